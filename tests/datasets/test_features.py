@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from arml.cli import main
-from arml.datasets import features as featuring
 from arml.datasets.features import IMAGENET, Extractor, load_features, remade, write_features
 from arml.report.tables import make_rows
 from arml.results.folder import read_result
@@ -125,7 +124,7 @@ def test_weights_in_another_file_are_refused(tmp_path):
 
 
 def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(featuring, "CHUNK", 16)
+    monkeypatch.setattr("arml.datasets.folders.CHUNK", 16)
     extractor, folder = Extractor(tiny, **RAW), tmp_path / "made"
 
     def stopped(what: str, done: int, total: int) -> None:

@@ -11,30 +11,27 @@ the model of the vectors, and a SHA-256 of them.
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from arml.datasets.decode import decoded
 from arml.datasets.folders import (
     ImageFamily,
     Parts,
     Progress,
-    batches,
     family_name,
-    npy_header,
     open_source,
+    write_pictures,
 )
 from arml.results.files import (
     Count,
     Json,
     JsonView,
-    RunError,
     Text,
-    atomically,
     checksum,
     digest_of,
     read_as,
@@ -240,10 +237,6 @@ class Features(TypedDict):
     vectors: Text
 
 
-CHUNK = 128
-"""Pictures that are decoded before the model reads them."""
-
-
 def write_features(
     extractor: Extractor,
     path: Path,
@@ -280,23 +273,16 @@ def write_features(
                 "before, got features of others: name another --out, or remove it"
             )
 
-        def write(file: BinaryIO) -> None:
-            total, done = len(source.pictures), 0
-            file.write(npy_header("<f4", (total, extractor.dimension)))
-            pictures = decoded(source.pictures, size=extractor.size, crop=extractor.crop)
-            for some in batches(pictures, CHUNK):
-                file.write(np.asarray(extractor(some), "<f4").tobytes())
-                done += len(some)
-                progress(content["family"], done, total)
-
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            atomically(folder / VECTORS, write)
-        except OSError as error:
-            raise RunError(
-                f"could not write {folder}: {error.strerror or error}; free some space or check "
-                "its permissions, and run the same command again"
-            ) from error
+        write_pictures(
+            folder / VECTORS,
+            source.pictures,
+            (len(source.pictures), extractor.dimension),
+            size=extractor.size,
+            crop=extractor.crop,
+            kind="<f4",
+            convert=extractor,
+            progress=partial(progress, content["family"]),
+        )
     content["vectors"] = digest_of(folder / VECTORS)
     write_json(folder / INDEX, content)
     return content, True

@@ -14,9 +14,10 @@ import os
 import unicodedata
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import BinaryIO
@@ -26,11 +27,12 @@ from jaxtyping import Float32, Int, UInt8
 
 from arml.datasets.archives import Member, open_members, plain_name
 from arml.datasets.decode import SUFFIXES, decoded
-from arml.results.files import RunError, atomically
+from arml.results.files import write_whole
 
 FORMAT = 2
 """Raise it whenever the same files would give other pixels than before."""
-CHUNK = 256
+CHUNK = 128
+"""Pictures that are decoded before they are written."""
 LABELS = "labels.csv"
 PARTS = ("train", "validation", "test")
 PART_FOLDERS = {
@@ -250,13 +252,6 @@ def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return pictures, [file for file in others if file.name.lower() != LABELS]
 
 
-def batches(pictures: Iterable[np.ndarray], number: int) -> Iterator[np.ndarray]:
-    """Arrays of at most so many pictures."""
-    left = iter(pictures)
-    while some := list(islice(left, number)):
-        yield np.stack(some)
-
-
 # --- training
 
 
@@ -292,7 +287,8 @@ def load_families(
         with open_source(path) as source:
             counts = {label: len(members) for label, members in source.classes.items()}
             check(name, counts, source.split)
-    return [_load(name, path, size, progress) for name, path in paths.items()]
+    told = progress or (lambda what, done, total: None)
+    return [_load(name, path, size, told) for name, path in paths.items()]
 
 
 def family_name(path: Path) -> str:
@@ -301,37 +297,48 @@ def family_name(path: Path) -> str:
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
 
-def _load(name: str, path: Path, size: int, progress: Progress | None) -> ImageFamily:
-    folder = default_folder() / "images"
+def _load(name: str, path: Path, size: int, progress: Progress) -> ImageFamily:
     with open_source(path) as source:
         pictures, digest = source.pictures, source.digest()
         key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
-        place, shape = folder / f"{key}.npy", (len(pictures), size, size, 3)
-
-        def write(file: BinaryIO) -> None:
-            # Plain writes, not a memory map: on a full disk a map kills the process.
-            file.write(npy_header("|u1", shape))
-            done = 0
-            for some in batches(decoded(pictures, size=size), CHUNK):
-                file.write(some.tobytes())
-                done += len(some)
-                if progress is not None:
-                    progress(name, done, len(pictures))
-
+        place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
+        if _cached(place, shape) is None:
+            work = partial(progress, name)
+            write_pictures(place, pictures, shape, size=size, progress=work)
         images = _cached(place, shape)
-        if images is None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                atomically(place, write)
-            except (OSError, RunError) as error:
-                raise ValueError(
-                    f"{folder}: the cache of decoded images cannot be written ({error}); free some "
-                    "space, or set ARML_CACHE to another folder"
-                ) from error
-            images = _cached(place, shape)
-            assert images is not None  # it was written just now
+        assert images is not None  # it was written just now
     counts = np.asarray([len(members) for members in source.classes.values()])
     return ImageFamily(name, tuple(source.classes), images, counts, digest, source.split)
+
+
+def write_pictures(
+    path: Path,
+    pictures: Sequence[Member],
+    shape: tuple[int, ...],
+    *,
+    size: int,
+    crop: bool = False,
+    kind: str = "|u1",
+    convert: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
+    progress: Callable[[int, int], None],
+) -> None:
+    """Write pictures, or the rows that `convert` makes of some, as a `.npy` file of this `shape`
+    and `kind` (`|u1` or `<f4`), atomically.
+
+    **Raises** `ValueError` for a file that is not a picture, and if nothing can be written.
+    """
+
+    def write(file: BinaryIO) -> None:
+        # Plain writes, not a memory map: on a full disk a map kills the process.
+        file.write(npy_header(kind, shape))
+        done = 0
+        left = decoded(pictures, size=size, crop=crop)
+        while some := list(islice(left, CHUNK)):
+            file.write(convert(np.stack(some)).tobytes())
+            done += len(some)
+            progress(done, len(pictures))
+
+    write_whole(path, write)
 
 
 def _cached(place: Path, shape: tuple[int, ...]) -> np.ndarray | None:

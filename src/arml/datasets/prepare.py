@@ -444,10 +444,7 @@ def _entry(folder: Path, job: Job, through: str) -> Json:
         if through:
             images = np.load(path, mmap_mode="r", allow_pickle=False)
             path = folder / f"{job.family}-{through}.{part}.npy"
-            with path.open("wb") as file:
-                file.write(npy_header("|u1", images.shape))
-                for image in images:
-                    file.write(FILTERS[through](np.asarray(image)).tobytes())
+            np.save(path, np.stack([FILTERS[through](np.array(image)) for image in images]))
         parts[part] = {
             "bytes": path.stat().st_size,
             "sha256": digest_of(path),

@@ -87,17 +87,22 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
-def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write a whole file atomically, making its folder if need be.
+def write_whole(path: Path | str, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` write a whole file, atomically, making its folder if need be.
 
     **Raises:** `RunError` if it cannot be written; the old file, if there is one, is unchanged.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomically(path, lambda file: file.write(data))
+        atomically(path, write)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """`write_whole` of these bytes."""
+    write_whole(path, lambda file: file.write(data))
 
 
 def write_text(path: Path | str, text: str) -> None:
