@@ -78,11 +78,6 @@ class Worker:
         self.process.wait()
 
 
-def calls_for(worker: Worker, seconds: float) -> int:
-    """How many calls take about `seconds`."""
-    return max(1, round(seconds / (worker.seconds(1) * worker.facts["outer_steps_a_call"])))
-
-
 def contest(
     ours: Worker, opponents: Sequence[Worker], *, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
@@ -91,11 +86,10 @@ def contest(
     Every round times all sides within seconds of each other, so that a drift of the machine falls
     out of the ratio, which is the median over the rounds.
     """
-    sizes = [calls_for(worker, seconds) for worker in (ours, *opponents)]
-    turns = [
-        [w.seconds(n) for w, n in zip((ours, *opponents), sizes, strict=True)]
-        for _ in range(rounds)
-    ]
+    workers = (ours, *opponents)
+    calls = [w.seconds(1) * w.facts["outer_steps_a_call"] for w in workers]
+    sizes = [max(1, round(seconds / call)) for call in calls]
+    turns = [[w.seconds(n) for w, n in zip(workers, sizes, strict=True)] for _ in range(rounds)]
     return [
         {
             "ours_seconds": spread([turn[0] for turn in turns]),

@@ -94,21 +94,12 @@ Side = Callable[[Family, Draw], np.ndarray]
 """From a task to the probabilities of its queries `[n, classes]`."""
 
 
-def of_photos(learner: PhotoLearner) -> Side:
-    def side(family: Family, draw: Draw) -> np.ndarray:
-        predictor = learner.adapt(family.vectors[draw.support], draw.y)
-        return predictor.predict_proba(family.vectors[draw.query])
-
-    return side
-
-
-def of_regression(read: Callable[[Family], np.ndarray]) -> Side:
-    """Logistic regression."""
+def of(read: Callable[[Family], np.ndarray], fit: Callable[[np.ndarray, np.ndarray], Any]) -> Side:
+    """What `fit` makes of examples and their labels predicts the queries."""
 
     def side(family: Family, draw: Draw) -> np.ndarray:
         x = read(family)
-        model = LogisticRegression(max_iter=1000).fit(x[draw.support], draw.y)
-        return model.predict_proba(x[draw.query])
+        return fit(x[draw.support], draw.y).predict_proba(x[draw.query])
 
     return side
 
@@ -128,19 +119,6 @@ def small_of(family: Family, size: int) -> np.ndarray:
     return np.stack(
         [cv2.resize(p, (size, size), interpolation=cv2.INTER_AREA) for p in family.small]
     )
-
-
-def of_starter() -> Side:
-    """The learner of drawings, in an ensemble with logistic regression on pixels and edges."""
-    learner = arml.load("starter")
-    size = learner.problem.features[0]
-
-    def side(family: Family, draw: Draw) -> np.ndarray:
-        x = small_of(family, size)
-        predictor = learner.adapt(x[draw.support], draw.y).using("ensemble")
-        return predictor.predict_proba(x[draw.query])
-
-    return side
 
 
 def of_conv4(steps: int = 60, rate: float = 1e-3) -> Side:
@@ -253,11 +231,15 @@ def main() -> None:
     before, learner = machine(), PhotoLearner()
     done = json.loads(RESULTS.read_text())["results"]
     families = [load(path, learner) for path in given.data]
+    starter, regression = arml.load("starter"), LogisticRegression(max_iter=1000)
     sides = {
-        "photos": of_photos(learner),
-        "starter": of_starter(),
-        "pixels": of_regression(pixels),
-        "hog": of_regression(hog),
+        "photos": of(lambda family: family.vectors, learner.adapt),
+        "starter": of(
+            lambda family: small_of(family, 32),
+            lambda x, y: starter.adapt(x, y).using("ensemble"),
+        ),
+        "pixels": of(pixels, regression.fit),
+        "hog": of(hog, regression.fit),
         "conv4": of_conv4(),
     }
     for shots in given.shots:

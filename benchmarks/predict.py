@@ -1,7 +1,7 @@
 """What a prediction costs: for one input and for a thousand, warm and in a new process, and how
 large a learner and a predictor are on disk.
 
-The weights are initial ones, for they do not change the time; the learners are those of the recipes
+The weights are initial ones, which do not change the time; the learners are those of the recipes
 `starter/arml`, `starter/protonet` and `regression2d/arml`, with as many support examples as their
 tasks have.
 """
@@ -21,25 +21,17 @@ MANY = 1000
 RECIPES = ("starter/arml", "starter/protonet", "regression2d/arml")
 
 
-def tasks_of(recipe: str) -> Any:
-    """The recipe's training tasks."""
-    import arml
-
-    with tempfile.TemporaryDirectory() as folder:
-        return arml.recipe(recipe).tasks.build(Path(folder) / "split.json").train
-
-
-def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
-    """A learner and a predictor of the recipe, saved; the sizes are of these."""
+def prepare(recipe: str, folder: Path) -> None:
+    """Save a learner, a predictor and a task of the recipe."""
     import jax
     import numpy as np
 
     import arml
-    from arml.experiment.recipes import build
     from arml.experiment.running import Portable
 
-    experiment, tasks = arml.recipe(recipe), tasks_of(recipe)
-    learner = build(experiment, tasks.problem)
+    experiment = arml.recipe(recipe)
+    tasks = experiment.tasks.build(folder / "split.json").train
+    learner = arml.build(experiment, tasks.problem)
     portable = Portable(experiment, learner, tasks.problem, tasks.families)
     few = arml.FewShotLearner(portable)
     few.save(folder / "learner")
@@ -49,7 +41,6 @@ def prepare(recipe: str, folder: Path) -> tuple[Path, Path]:
     queries = np.asarray(task.query.x)
     many = np.concatenate([queries] * -(-MANY // len(queries)))[:MANY]
     np.savez(folder / "task.npz", x=x, y=y, many=many)
-    return folder / "learner", folder / "predictor"
 
 
 def measure(folder: Path, rounds: int) -> dict[str, Any]:
@@ -105,13 +96,13 @@ def main() -> None:
     before, results = machine(), {}
     for recipe in options.recipes:
         with tempfile.TemporaryDirectory() as name:
-            learner, predictor = prepare(recipe, Path(name))
+            prepare(recipe, Path(name))
             command = [sys.executable, __file__, "--measure", name]
             command += ["--quick"] if options.quick else []
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             results[recipe] = {
                 "seconds": json.loads(done.stdout),
-                "bytes": {"learner": size(learner), "predictor": size(predictor)},
+                "bytes": {kind: size(Path(name) / kind) for kind in ("learner", "predictor")},
             }
         print(recipe, json.dumps(results[recipe], indent=2))
     write("predict", results, before, quick=options.quick)

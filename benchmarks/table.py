@@ -13,12 +13,10 @@ from common import HERE, replace_block
 
 README = HERE / "README.md"
 METHODS = {
-    "maml": "MAML",
-    "arml": "ARML, FiLM",
-    "arml-film": "ARML, FiLM",
-    "arml-official": "ARML `official`",
-    "arml-paper": "ARML `paper`",
-    "protonet": "ProtoNet",
+    "regression2d/arml": "ARML, FiLM",  # the name at the time of the measurement
+    "regression2d/arml-film": "ARML, FiLM",
+    "regression2d/arml-official": "ARML `official`",
+    "regression2d/arml-paper": "ARML `paper`",
 }
 OPPONENTS = {
     "loop": "eager PyTorch loop",
@@ -78,12 +76,6 @@ def caption(value: dict[str, Any]) -> str:
     )
 
 
-def title(recipe: str) -> str:
-    """A recipe's method, as the tables name it."""
-    name = recipe.partition("/")[2]
-    return METHODS.get(name, f"`{name}`")
-
-
 def of_regression(results: list[dict[str, Any]]) -> list[list[str]]:
     """One outer step of 2-D regression; ARML's against MAML's."""
     body = []
@@ -91,11 +83,10 @@ def of_regression(results: list[dict[str, Any]]) -> list[list[str]]:
         ours, theirs = (duration(result[k]["median"]) for k in ("ours_seconds", "theirs_seconds"))
         name, times = result["pair"][1], ratio(result["times_as_fast"])
         if name.startswith("regression2d/"):
-            body.append([f"{title(name)}, 2-D regression", theirs, "MAML's step", ours])
-            body[-1].append(f"{times} times its time")
+            row = [METHODS[name], theirs, "MAML's step", ours, f"{times} times its time"]
         else:
-            known = OPPONENTS.get(name, name)
-            body.append(["MAML, 2-D regression", ours, known, theirs, f"{times} times as fast"])
+            row = ["MAML", ours, OPPONENTS[name], theirs, f"{times} times as fast"]
+        body.append([f"{row[0]}, 2-D regression", *row[1:]])
     return body
 
 

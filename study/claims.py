@@ -102,9 +102,9 @@ def _claims() -> list[Claim]:
         found.append(Claim(group, text, tables, "8 vertices", f"{more} vertices", equal=True))
     for wiring in ("symmetric-normalised, 1", "row-normalised, 2", "symmetric-normalised, 2"):
         label = f"{wiring} layer{'s' if wiring.endswith('2') else ''}"
-        text = f"Links that reach the tasks ({label}) are better than links that cannot"
+        text = f"Links that change what tasks read ({label}) are better than those that do not"
         found.append(Claim("Links", text, _on("edges", "regression2d"), label, INERT))
-    name = "ARML that reads by evidence"
+    name = "Our preset `arml`"
     for row, other in ((OURS, "`arml-film`"), (PAPER, "the paper's text"), ("HSML", "HSML")):
         found.append(Claim(name, f"{name} is better than {other}", MAIN[:1], EXTENDED, row))
     for row, part in (

@@ -20,7 +20,7 @@ from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
 from arml.results.scores import Scores, read_scores, score_of
 from study.paper import Reported, overall
-from study.plan import SCALES, Table
+from study.plan import SCALES, Table, table
 
 STUDY = "study.json"
 RESULTS = Path(__file__).parent / "results"
@@ -147,8 +147,8 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
         raise ValueError(
             f"{out} holds a study of scale {known['scale']}, not {scale}: name another folder"
         )
-    for table in tables:
-        old = {row["label"]: row for row in known["tables"].get(table.name, {}).get("rows", [])}
+    for one in tables:
+        old = {row["label"]: row for row in known["tables"].get(one.name, {}).get("rows", [])}
         rows = {
             row.label: {
                 "label": row.label,
@@ -157,15 +157,9 @@ def record(tables: Iterable[Table], scale: str, out: Path) -> None:
                 "seeds": list(range(row.seeds)),
                 "steps": row.experiment.steps,
             }
-            for row in table.rows
+            for row in one.rows
         }
-        known["tables"][table.name] = {
-            "title": table.title,
-            "about": table.about,
-            "reference": table.reference,
-            "paper": table.paper,
-            "rows": list({**old, **rows}.values()),
-        }
+        known["tables"][one.name] = {"rows": list({**old, **rows}.values())}
     write_json(path, known)
 
 
@@ -212,8 +206,9 @@ def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
     """The tables that the plan has today: files keep those that left it, too."""
     tables = []
     for name in filter(SCALES["paper"].tables.__contains__, plan["tables"]):
-        about, rows = plan["tables"][name], []
-        for entry in about["rows"]:
+        made, rows = table(name, SCALES["paper"]), []
+        about = {key: getattr(made, key) for key in ("title", "about", "reference", "paper")}
+        for entry in plan["tables"][name]["rows"]:
             found = {seed: run(f"{entry['run']}/seed-{seed}") for seed in entry["seeds"]}
             rows.append(
                 StudyRow(
@@ -233,8 +228,8 @@ def collect(folder: Path, place: Path) -> None:
     runs: dict[str, Any] = {}
     failures: dict[str, str] = {}
     arrays: dict[str, Any] = {f"curve/{name}": curve for name, curve in study.curves.items()}
-    for table in study.tables:
-        for row in table.rows:
+    for one in study.tables:
+        for row in one.rows:
             names = {seed: f"{row.about['run']}/seed-{seed}" for seed in row.about["seeds"]}
             failures |= {names[seed]: error for seed, error in row.failures.items()}
             for seed, scores in row.scores.items():

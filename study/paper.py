@@ -37,18 +37,12 @@ def rows_of(table: str) -> list[str]:
     return list(_paper()["tables"].get(table, {}))
 
 
-def by_family(table: str, row: str) -> dict[str, Reported]:
-    """The figures in one row of a table, by family (`all` where it has none); empty if the paper
-    has no such table or row. `ablations-art-multi` is 5-way 5-shot."""
-    found = _paper()["tables"].get(table, {}).get(row, {})
-    return {name: Reported(*pair) for name, pair in found.items()}
-
-
 def overall(table: str, row: str) -> Reported | None:
-    """The figure over all families, or else the mean of the figures of each family, which has no
-    interval."""
-    found = by_family(table, row)
+    """The figure of a row over all families, or else the mean of the figures of each family, which
+    has no interval; None if the paper has no such table or row. `ablations-art-multi` is 5-way
+    5-shot."""
+    found = _paper()["tables"].get(table, {}).get(row, {})
     if "all" in found:
-        return found["all"]
-    each = [value.mean for name, value in found.items() if not name.startswith("average ")]
+        return Reported(*found["all"])
+    each = [pair[0] for name, pair in found.items() if not name.startswith("average ")]
     return Reported(round(fmean(each), 2), None) if each else None

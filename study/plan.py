@@ -259,8 +259,8 @@ def evidence(place: str, scale: Scale) -> Rows:
     head = varied(row.experiment, "head-alone", vertices=1, read_by="place", gate="templates")
     rows = [row, Row("one vertex, which all tasks read", one), Row("the head alone", head)]
     about = (
-        "ARML whose tasks read a vertex by how well its network explains the examples. The head "
-        "alone is ridge regression on one network that no task tailors."
+        "In `arml` a task reads a vertex by how well its network explains the task's examples. The "
+        "head alone is a ridge regression on one network, which is the same for all tasks."
     )
     return Rows(rows, about)
 
@@ -274,8 +274,8 @@ def edges(place: str, scale: Scale) -> Rows:
         label = f"{normalise}-normalised, {layers} layer{'s' if layers > 1 else ''}"
         rows.append(Row(INERT if (normalise, layers) == ("row", 1) else label, made))
     about = (
-        "With one row-normalised layer, as in the authors' code, the links between vertices reach "
-        "no task; in the other rows they do."
+        "With one row-normalised layer, as in the authors' code, the links between vertices do not "
+        "change what a task reads; in the other rows they do."
     )
     return Rows(rows, about)
 
@@ -301,8 +301,8 @@ KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "": ("", main),
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
-    "evidence": ("Does ARML by evidence need its vertices? ", evidence),
-    "edges": ("Do the graph's edges matter? ", edges),
+    "evidence": ("Does ARML with evidence need its vertices? ", evidence),
+    "edges": ("Do the links between vertices matter? ", edges),
     "normalisation": ("Transductive or inductive: ", normalisation),
 }
 """Kinds of tables. A table's name is its kind and its place; that of a main table its place."""
