@@ -10,7 +10,7 @@ import pytest
 
 import arml
 from arml.experiment.running import Run
-from arml.training.fit import OuterOptions
+from arml.training.fit import FitOptions, OuterOptions
 
 
 class Waves(arml.TaskDistribution):
@@ -295,3 +295,7 @@ def test_a_bar_is_shown_where_it_is_asked_for(capsys):
     assert capsys.readouterr().err == ""
     arml.fit(build(), TASKS, steps=5, progress=True, **SMALL)
     assert "100%" in capsys.readouterr().err
+
+
+def test_a_training_may_have_as_many_steps_as_a_run():
+    FitOptions.usual(TASKS.problem, 10**6).check()

@@ -26,8 +26,7 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.devices import at_once
-from arml.training.fit import OuterOptions
+from arml.training.fit import FitOptions, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
@@ -175,13 +174,11 @@ class Experiment:
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
         at_least(self, ("steps",), 0, most=10**9)
-        at_least(self, ("interval",), 1, most=10**9)
-        at_least(self, ("batch", "chunk", "validation_tasks"), 1)
-        at_least(self, ("checkpoint_every", "validate_every"), 1, most=10**9)
+        at_least(self, ("checkpoint_every",), 1, most=10**9)
+        dataclasses.replace(FitOptions.of(self), steps=max(self.steps, 1)).check()
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
-        at_once(self.chunk, self.batch)
-        for part in (self.outer, self.algorithm, self.network, self.tasks):
+        for part in (self.algorithm, self.network, self.tasks):
             part.check()
 
 

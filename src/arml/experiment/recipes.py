@@ -390,23 +390,25 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
     """The learner with its initial weights, which depend on the experiment's seed. It can be
     called inside `eqx.filter_eval_shape`, for the shapes alone."""
-    weights = seeded(experiment.seed)[0]
-    return _drawn(experiment.algorithm, experiment.network, problem, weights)
+    return _drawn(*_parts(experiment, problem))
 
 
 def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     """`initial`, by a compiled program that serves all seeds."""
-    weights = seeded(experiment.seed)[0]
-    return _drawn_once(experiment.algorithm, experiment.network, problem, weights)
+    return _drawn_once(*_parts(experiment, problem))
 
 
 def started(experiment: Experiment, problem: Problem) -> TrainState:
     """The state before the first step of a training, by one compiled program for all seeds."""
-    weights = seeded(experiment.seed)[0]
     # Of the number of steps only whether there are any changes the state.
-    optimiser = experiment.outer, min(experiment.steps, 1)
-    parts = experiment.algorithm, experiment.network
-    return _started_once(*optimiser, *parts, problem, weights)
+    steps = min(experiment.steps, 1)
+    return _started_once(experiment.outer, steps, *_parts(experiment, problem))
+
+
+def _parts(
+    experiment: Experiment, problem: Problem
+) -> tuple[Options, Options, Problem, PRNGKeyArray]:
+    return experiment.algorithm, experiment.network, problem, seeded(experiment.seed)[0]
 
 
 def _drawn(
@@ -453,15 +455,8 @@ def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
         )
 
 
-def _start_of(
-    outer: OuterOptions,
-    steps: int,
-    algorithm: Options,
-    network: Options,
-    problem: Problem,
-    key: PRNGKeyArray,
-) -> TrainState:
-    return start(_drawn(algorithm, network, problem, key), outer.build(steps))
+def _start_of(outer: OuterOptions, steps: int, *parts: Any) -> TrainState:
+    return start(_drawn(*parts), outer.build(steps))
 
 
 _drawn_once, _started_once = short(_drawn, ONCE), short(_start_of, ONCE)

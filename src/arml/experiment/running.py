@@ -43,11 +43,11 @@ from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, spli
 from arml.training import checkpoint
 from arml.training.checkpoint import filled, named
 from arml.training.devices import at_once, mesh_of, provenance, share
-from arml.training.fit import FitOptions, Moment, TrainState, intervals, start, training_key
+from arml.training.fit import FitOptions, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 OWN = (CHECKPOINTS, "explain")
-"""The folders in a run folder. The last one holds the stages of a learner that grows."""
+"""The folders in a run folder."""
 
 
 class Clocked(eqx.Module):
@@ -55,11 +55,6 @@ class Clocked(eqx.Module):
 
     state: TrainState
     seconds: np.ndarray
-
-
-def fresh(experiment: Experiment, problem: Problem) -> Clocked:
-    """The checkpoint of the experiment before its first step."""
-    return Clocked(started(experiment, problem), np.zeros(()))
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
@@ -197,7 +192,7 @@ def run(
         at_once(experiment.chunk, share(mesh, experiment.batch))
         splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
         # Before the folder is claimed, because it may raise.
-        now = fresh(experiment, splits.train.problem)
+        now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
         if not experiment.steps and named(now.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
         claim(experiment, splits, folder, devices=devices)
@@ -219,8 +214,12 @@ def run(
         with closing(loop):
             for moment in loop:
                 before, done = done, moment.step
-                _write(folder / METRICS, moment)
-                watch(done, moment.record)
+                record = moment.record
+                append_metric(folder / METRICS, {"step": done, "loss": record["loss"]})
+                if "validation" in record:
+                    scored = {k: record[k] for k in ("validation", "validation_ci95")}
+                    append_metric(folder / METRICS, {"step": done, **scored})
+                watch(done, record)
                 stopping = stop()
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
                 if done == experiment.steps or stopping or due:
@@ -251,14 +250,6 @@ def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonVi
     if odd:
         raise ValueError(f"unknown option {odd[0]!r}: expected one of {', '.join(sorted(known))}")
     return replace(made, **changes)
-
-
-def _write(metrics: Path, moment: Moment) -> None:
-    """A line for the loss, and one for the score on validation tasks if there is one."""
-    scored = {name: v for name, v in moment.record.items() if name.startswith("validation")}
-    append_metric(metrics, {"step": moment.step, "loss": moment.record["loss"]})
-    if scored:
-        append_metric(metrics, {"step": moment.step, **scored})
 
 
 SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]

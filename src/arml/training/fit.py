@@ -336,8 +336,8 @@ class FitOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        counts = ("steps", "batch", "interval", "chunk", "validate_every", "validation_tasks")
-        at_least(self, counts, 1)
+        at_least(self, ("steps", "interval", "validate_every"), 1, most=10**9)
+        at_least(self, ("batch", "chunk", "validation_tasks"), 1)
         at_once(self.chunk, self.batch)
         self.outer.check()
 
