@@ -7,7 +7,7 @@ import pytest
 import arml
 from arml.nn.networks import MLPOptions
 
-WIDTH = 1_280
+WIDTH = 640
 
 
 class Wide(arml.TaskDistribution):
@@ -35,5 +35,5 @@ def test_a_few_steps_on_wide_vectors_are_far_above_chance():
     network = MLPOptions(hidden=(64,), init="he")
     learner = arml.build("arml-film", Wide(), network=network)
     outer = arml.OuterOptions(clip=10.0)
-    fitted = arml.fit(learner, Wide(), steps=60, batch=8, outer=outer)
+    fitted = arml.fit(learner, Wide(), steps=50, batch=4, outer=outer)
     assert arml.evaluate(fitted.learner, Wide(), n=100).mean > 0.6

@@ -43,7 +43,7 @@ def test_the_context_is_an_input_of_the_network():
     np.testing.assert_allclose(ours, concatenated(learner, SUPPORT.x, phi), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["vectors", "pictures"])
+@pytest.mark.parametrize("kind", ["vectors", pytest.param("pictures", marks=pytest.mark.slow)])
 def test_a_task_moves_nothing_but_the_context(kind):
     problem, net, x = PROBLEM, NET, SUPPORT.x
     support = SUPPORT

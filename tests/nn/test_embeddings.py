@@ -12,6 +12,7 @@ PICTURES = jnp.asarray(np.random.default_rng(0).uniform(size=(3, 8, 8, 3)), jnp.
 NONE = jnp.zeros(3, jnp.int32)
 
 
+@jax.jit
 def embedded(embed: PooledEmbedding, x: jax.Array) -> jax.Array:
     return embed(Examples(x, NONE[: len(x)]))
 

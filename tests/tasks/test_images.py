@@ -202,8 +202,9 @@ def test_pixels_of_several_arrays_are_one_list():
 def test_mixed_shots_repeat_some_examples_and_change_nothing_else():
     tasks = episodes(shots=2, queries=1)
     mixed, seen = MixedShots(tasks.families, tasks.problem, tasks), set()
+    draw = eqx.filter_jit(lambda t, key: t.sample(key))
     for key in jax.random.split(jax.random.key(5), 20):
-        plain, task = (eqx.filter_jit(lambda t, k: t.sample(k))(t, key) for t in (tasks, mixed))
+        plain, task = draw(tasks, key), draw(mixed, key)
         np.testing.assert_array_equal(plain.query.x, task.query.x)
         np.testing.assert_array_equal(plain.support.y, task.support.y)
         whole, part = (np.asarray(t.support.x).reshape(3, 2, -1) for t in (plain, task))

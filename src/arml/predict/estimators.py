@@ -122,7 +122,8 @@ class FewShot(BaseEstimator):
         return found
 
     def _targets(self, y: Any) -> Any:
-        return y
+        targets = np.asarray(y)
+        return column_or_1d(targets, warn=True) if targets.shape[1:] == (1,) else targets
 
     def _queries(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -132,8 +133,9 @@ class FewShot(BaseEstimator):
         if self.learner is None:
             return small_pictures(X)
         if len(problem.features) == 2:
+            table = _table(X)  # first, because what has no columns is refused there
             validate_data(self, X, reset=False, skip_check_array=True)
-            return _table(X)
+            return table
         rows = validate_data(self, _rows(X, problem), reset=False)
         return rows.reshape(-1, *problem.features)
 
