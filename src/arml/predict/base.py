@@ -3,13 +3,15 @@
 It loads no JAX, which photographs do not need.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from arml.predict.files import packed, unpacked
 from arml.predict.inputs import places_of
 from arml.predict.reliability import (
     NEAR,
@@ -27,6 +29,8 @@ LEARNER = "learner"
 class PredictorBase:
     """A learned task; another class says how inputs are read and predicted."""
 
+    portable: Any
+    """The learner with its facts: a `Portable`, or `Frozen` of photographs."""
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
     x: np.ndarray
@@ -50,6 +54,11 @@ class PredictorBase:
     flat = False
     """Whether one target came without an axis of its own."""
 
+    @property
+    def problem(self) -> Any:
+        """The `Problem` that the learner was built for."""
+        return self.portable.problem
+
     def read(self, x: Any) -> Any:
         """The inputs as every method takes them, too, checked and converted."""
         raise NotImplementedError
@@ -64,6 +73,16 @@ class PredictorBase:
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
         raise NotImplementedError
+
+    def save(self, folder: Path | str) -> None:
+        """Write it as a folder, which `arml.load_predictor` opens. **Raises** `RunError` if it
+        cannot be written."""
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By name, because the loader knows every kind of predictor.
+        load = import_module("arml.predict.learner").load_predictor
+        return unpacked, (partial(load, model=self.frozen), packed(self.save))
 
     def predict(self, x: Any, none: str | None = None) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.

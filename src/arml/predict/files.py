@@ -35,7 +35,6 @@ from arml.results.files import (
 )
 
 if TYPE_CHECKING:
-    from arml.core.episodes import Problem
     from arml.experiment.running import Portable
 
 AGAIN = "get the learner again"
@@ -259,24 +258,6 @@ def read_learner(folder: Path) -> tuple["Portable", Task | None]:
         inputs=known.inputs,
     )
     return portable, known.task
-
-
-def read_support(folder: Path, problem: "Problem", task: Task) -> dict[str, np.ndarray]:
-    """The examples of a predictor of this `task`: inputs `x`, `y` (the places of their classes or
-    their targets), and perhaps a `sample_weight`.
-
-    **Raises** `RunError` if the file does not hold a support set of such a task.
-    """
-    arrays = read_arrays(folder / SUPPORT, task.sha256)
-    x, y = (arrays.get(name, np.zeros(0)) for name in "xy")
-    good = x.shape[1:] == problem.features and 0 < len(x) == len(y)
-    if problem.kind == "regression":
-        good = good and task.classes is None and y.shape == (len(x), problem.outputs)
-    else:
-        good = good and y.ndim == 1 and 0 <= y.min() <= y.max() < len(task.classes or ())
-    if not good:
-        raise RunError(f"{folder / SUPPORT}: it does not hold examples of such a task: {AGAIN}")
-    return arrays
 
 
 # Pickles.

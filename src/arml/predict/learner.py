@@ -11,9 +11,7 @@ predictor.save("trees"); arml.load_predictor("trees")
 [2] Platt, Probabilistic Outputs for Support Vector Machines, 1999.
 """
 
-import copyreg
 import dataclasses
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,16 +34,11 @@ from arml.predict.files import (
     locate,
     packed,
     read_learner,
-    read_support,
     unpacked,
     write_learner,
 )
 from arml.predict.models import models_of
-from arml.predict.photos import (
-    PhotoLearner,
-    PhotoPredictor,
-    load_photo_predictor,
-)
+from arml.predict.photos import PhotoLearner, load_photo_predictor
 from arml.predict.predictor import Predictor, inductive, learned
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import concatenated, looks
@@ -118,7 +111,7 @@ def load(path: Path | str) -> Learner:
 
     **Raises** `RunError` if there is none.
     """
-    path, _ = locate(path)
+    path = locate(path)
     if path.is_file():
         return PhotoLearner(path)
     shared = (path / WEIGHTS).exists()
@@ -142,10 +135,9 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     classes = None if task.classes is None else np.asarray(task.classes)
+    support, names = read_arrays(folder / SUPPORT, task.sha256), models_of(portable.problem)
     if task.reader is not None:
-        arrays = read_arrays(folder / SUPPORT, task.sha256)
-        return _tables().restored(portable, arrays, classes, task.target, task.reader)
-    support, names = read_support(folder, portable.problem, task), models_of(portable.problem)
+        return _tables().restored(portable, support, classes, task.target, task.reader)
     if task.model not in names or (task.weights and {*task.weights} != {*names[:-1]}):
         raise RunError(f"{folder}: its models are not those of this version: save it again")
     few = FewShotLearner(portable)
@@ -160,15 +152,6 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
 def _tables() -> Any:
     """The predictors of tables, a room above this one: it is found by its name, as plug-ins are."""
     return import_module("arml.tables.predictor")
-
-
-def _packed(predictor: Predictor | PhotoPredictor) -> Any:
-    return unpacked, (partial(load_predictor, model=predictor.frozen), packed(predictor.save))
-
-
-# Here, not in the classes: to unpickle a predictor is to load it.
-copyreg.pickle(Predictor, _packed)
-copyreg.pickle(PhotoPredictor, _packed)
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:

@@ -176,7 +176,16 @@ class Frozen(NamedTuple):
     """The network."""
     families: tuple[str, ...]
     """Its training data."""
+    dimension: int
+    """Of its vectors."""
     temperature: float = 1.0
+
+    @property
+    def problem(self) -> "Problem":
+        """The kind of tasks: vectors of any number of classes."""
+        from arml.core.episodes import Problem  # it loads JAX, which takes a second
+
+        return Problem("classification", (self.dimension,), 5, 5, 15)
 
 
 class PhotoLearner:
@@ -195,14 +204,12 @@ class PhotoLearner:
         path = PHOTOS if model is None else model
         self.extractor = Extractor(path, unit=False, crop=True, threads=1)
         about = self.extractor.about
-        self.portable = Frozen(about, (str(about["saw"]),))
+        self.portable = Frozen(about, (str(about["saw"]),), self.extractor.dimension)
 
-    @cached_property
+    @property
     def problem(self) -> "Problem":
-        """The kind of tasks: vectors of any number of classes."""
-        from arml.core.episodes import Problem  # it loads JAX, which takes a second
-
-        return Problem("classification", (self.extractor.dimension,), 5, 5, 15)
+        """The kind of tasks."""
+        return self.portable.problem
 
     @property
     def name(self) -> str:
@@ -291,16 +298,7 @@ class PhotoPredictor(PredictorBase):
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
         self.sample_weight, path = sample_weight, learner.extractor.path
         self.frozen = None if path == PHOTOS else path
-
-    @property
-    def problem(self) -> "Problem":
-        """The kind of tasks of the learner."""
-        return self.learner.problem
-
-    @property
-    def portable(self) -> Frozen:
-        """The facts about the network."""
-        return self.learner.portable
+        self.portable = learner.portable
 
     @cached_property
     def head(self) -> Head:

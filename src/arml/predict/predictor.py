@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from arml.algorithms.arml import SoftClusters, Trace
 from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
-from arml.core.episodes import Examples, Problem
+from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.datasets.features import remade
 from arml.experiment.running import Portable, for_classes
@@ -80,11 +80,6 @@ class Predictor(PredictorBase):
         self.flat, self.sample_weight = flat, sample_weight
         self.pictures, self.models = x.ndim == 4, models_of(portable.problem)
         self._learner = adapting(portable, classes)
-
-    @property
-    def problem(self) -> Problem:
-        """The kind of tasks that the learner was built for."""
-        return self.portable.problem
 
     def using(self: P, model: str) -> P:
         """The same, predicting with another model: the `learner`, `logistic` regression on the

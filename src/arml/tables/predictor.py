@@ -41,11 +41,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.core.compilation import short
-from arml.core.episodes import Examples, Problem
+from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
-from arml.predict.files import packed, unpacked, write_learner
+from arml.predict.files import write_learner
 from arml.predict.inputs import checked_labels
 from arml.predict.predictor import adapting
 from arml.predict.reliability import class_folds, equal_inputs, number_folds
@@ -126,11 +126,6 @@ class TablePredictor(PredictorBase):
         self.portable, self.schema, self.values, self.y = portable, schema, values, y
         self.classes = classes
         self.model = LEARNER if len(y) <= MOST else BOOSTING
-
-    @property
-    def problem(self) -> Problem:
-        """The kind of tasks that the learner was built for."""
-        return self.portable.problem
 
     @property
     def remarks(self) -> list[str]:
@@ -307,11 +302,6 @@ class TablePredictor(PredictorBase):
         task = {"classes": classes, "flat": True, "target": self.target}
         task |= {"reader": msgspec.to_builtins(self.schema)}
         write_learner(self.portable, folder, support={"x": self.values, "y": self.y}, task=task)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        from arml.predict.learner import load_predictor
-
-        return unpacked, (load_predictor, packed(self.save))
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
