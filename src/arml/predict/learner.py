@@ -111,7 +111,7 @@ def load(path: Path | str) -> Learner:
 
     **Raises** `RunError` if there is none.
     """
-    path = locate(path)
+    path, _ = locate(path)
     if path.is_file():
         return PhotoLearner(path)
     shared = (path / WEIGHTS).exists()
