@@ -6,16 +6,12 @@ tests are collected by `test_contract_<kind>.py`, one file a kind, so that they 
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS
-from arml.core.episodes import Task
-from arml.core.learner import MetaLearner
-from arml.experiment.contract import CHECKS, KINDS, Case, make
+from arml.experiment.contract import CHECKS, KINDS, Case, make, single
 
 PRESETS = ("arml-official", "arml-paper", "first-order-maml", "frozen-protonet", "meta-sgd")
 """Presets of a method that is checked under another name: they are among the slow tests."""
@@ -45,12 +41,6 @@ def test_contract(case, check):
     if reason := case.exceptions.get(check.__name__.replace("check_", "test_", 1)):
         pytest.skip(reason)
     check(case)
-
-
-@eqx.filter_jit
-def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, Array]:
-    predict = learner.adapt(task.support, key=key).predict
-    return predict(task.query.x), learner.meta_loss(task, key=key)
 
 
 def check_runs(case: Case) -> None:

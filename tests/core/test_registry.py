@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass, fields
-from importlib import import_module
 
 import jax
 import jax.numpy as jnp
@@ -203,18 +202,25 @@ def test_options_need_defaults():
         arml.register("network", "bare", Bare)
 
 
-def test_a_method_of_an_installed_package_states_its_version(tmp_path, monkeypatch):
+def test_an_installed_package_brings_a_method_by_an_entry_point(tmp_path, monkeypatch):
     (tmp_path / "somebodys.py").write_text(OPTIONS.format(name="Theirs"))
     about = tmp_path / "somebodys-1.2.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys\nVersion: 1.2\n")
     (about / "top_level.txt").write_text("somebodys\n")
     (about / "RECORD").write_text("somebodys.py,,\n")
+    entries = "[arml.methods]\ntheirs = somebodys:TheirsOptions\n"
+    (about / "entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(tmp_path)
     plugins._distributions.cache_clear()
-    found = Registry("method", Method).make("theirs", import_module("somebodys").TheirsOptions)
-    assert found.about == "A method of a test."
-    assert found.source == ("somebodys", "1.2")
+    found = Registry("method", Method)
+    assert list(found) == ["theirs"]
+    assert found["theirs"].about == "A method of a test."
+    assert found["theirs"].source == ("somebodys", "1.2")
+    # One that cannot be loaded is named.
+    (about / "entry_points.txt").write_text("[arml.methods]\nbad = somebodys:Missing\n")
+    with pytest.raises(ValueError, match="could not load 'bad' of somebodys: AttributeError"):
+        list(Registry("method", Method))
     monkeypatch.delitem(sys.modules, "somebodys")
     plugins._distributions.cache_clear()
 

@@ -1,13 +1,55 @@
 """The contract as users run it: `arml.check`, and `arml check FILE.py`."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 
 import arml
+import arml.nn
 from arml.cli import main
+from arml.core.episodes import Problem
+from arml.experiment.contract import KINDS, check_convolutions_stay_fast, make
+from arml.nn.networks import conv2d
 
 pytestmark = pytest.mark.usefixtures("alone")
+FEATURES = KINDS["images"].tasks.problem.features
+
+
+class Grouped(eqx.Module):
+    """A convolution by `lax`, which `vmap` over kernels groups."""
+
+    kernel: jax.Array
+
+    def __call__(self, x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(x, self.kernel, (2, 2), "SAME", dimension_numbers=numbers)
+
+
+class Fast(eqx.Module):
+    layer: arml.nn.Conv2d
+
+    def __call__(self, x):
+        return arml.nn.max_pool(jax.nn.relu(self.layer(x)))
+
+
+class Options(arml.Options):
+    def __init__(self, block):
+        self.block = block
+
+    def build(self, problem: Problem, *, key):
+        return arml.network([self.block], arml.linear(8 * 8 * 2, problem.outputs, key=key))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_network_with_grouped_convolutions_is_warned_of(fast, recwarn):
+    layer = conv2d(FEATURES[2], 2, key=jax.random.key(0))
+    block = Fast(layer) if fast else Grouped(layer.kernel)
+    check_convolutions_stay_fast(make("maml", KINDS["images"]._replace(network=Options(block))))
+    assert [("grouped under vmap" in str(w.message)) for w in recwarn] == [True] * (not fast)
+
+
 FAULTY = """
 import jax
 import jax.numpy as jnp

@@ -1,9 +1,9 @@
 """Registries of the parts that an experiment may name: this package's and those of others.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
-network. Entries of others come from scripts and plug-in files, which call `arml.register`. A
-registry runs the plug-in files when it is used, in worker processes too: the environment variable
-`ARML_PLUGINS` names them. Nothing here needs JAX.
+network. Entries of others come from installed packages (entry points) and from plug-in files, which
+call `arml.register`. A registry reads both when it is used, in worker processes too: the
+environment variable `ARML_PLUGINS` names the plug-in files. Nothing here needs JAX.
 """
 
 import hashlib
@@ -148,7 +148,8 @@ class Registry(Mapping[str, E], Generic[E]):
 
     **Arguments**
 
-    - `part`: `method`, `tasks` or `network`.
+    - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
+      `arml.tasks` or `arml.networks`.
     - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
     - `room`: a module of the package that brings more entries in a tuple `METHODS`. It is imported
       at the first use, because it stands on a higher floor.
@@ -160,6 +161,7 @@ class Registry(Mapping[str, E], Generic[E]):
         self.part, self.entry, self._room = part, entry, room
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
+        self._points = [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
 
     def _entries(self) -> dict[str, E]:
         return {**self._built_in(), **self.others}
@@ -173,7 +175,19 @@ class Registry(Mapping[str, E], Generic[E]):
 
     @property
     def others(self) -> Mapping[str, E]:
-        """The entries that are not the package's own."""
+        """The entries that are not the package's own. **Raises** `ValueError` in one line for an
+        entry point or a plug-in that cannot be loaded."""
+        points, self._points = self._points, []  # first: what is loaded asks registries, too
+        for point in points:
+            try:
+                found = point.load()
+            except Exception as error:
+                package = point.dist.name if point.dist else "a package"
+                raise ValueError(
+                    f"could not load {point.name!r} of {package}: {_line(error)}; update or "
+                    "remove it"
+                ) from error
+            self.add(found if isinstance(found, Entry) else self.make(point.name, found))
         load_plugins()
         return self._others
 
@@ -307,5 +321,8 @@ def load_plugin(file: Path | str) -> None:
     except Exception as error:
         _loaded.discard(str(path))
         del sys.modules[name]
-        line = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise ValueError(f"could not load the plug-in {file}: {line}") from error
+        raise ValueError(f"could not load the plug-in {file}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

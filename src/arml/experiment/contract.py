@@ -7,6 +7,7 @@ A check raises `AssertionError`, whose message says what it compared.
 
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -35,6 +36,12 @@ from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
 
 BATCH = 2
+
+
+def require(holds: object, message: str) -> None:
+    """Raise `AssertionError` unless a promise holds; Python's `assert` can be switched off."""
+    if not holds:
+        raise AssertionError(message)
 
 
 class Blobs(TaskDistribution):
@@ -92,6 +99,12 @@ def outcome(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> Outcome:
 @eqx.filter_jit
 def many(learner: MetaLearner, tasks: Task, keys: Array) -> Outcome:
     return jax.vmap(lambda task, key: outcome(learner, task, key))(tasks, keys)
+
+
+@eqx.filter_jit
+def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, Array]:
+    predict = learner.adapt(task.support, key=key).predict
+    return predict(task.query.x), learner.meta_loss(task, key=key)
 
 
 def recorder() -> optax.GradientTransformation:
@@ -169,26 +182,26 @@ class Case:
 def same(one: object, other: object) -> None:
     """Raise `AssertionError` unless the arrays of both are identical."""
     a, b = named(one), named(other)
-    assert a.keys() == b.keys(), f"arrays differ: {sorted(a.keys() ^ b.keys())}"
+    require(a.keys() == b.keys(), f"arrays differ: {sorted(a.keys() ^ b.keys())}")
     for name, leaf in a.items():
         np.testing.assert_array_equal(leaf, b[name], err_msg=name)
-        assert leaf.dtype == b[name].dtype, name
+        require(leaf.dtype == b[name].dtype, name)
 
 
 def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
     gradient = named(case.trained.first[0].optimiser)
     learned = named(eqx.filter(case.learner, eqx.is_inexact_array)).keys()
-    assert gradient.keys() == learned, "the gradient has other arrays than the learner"
+    require(gradient.keys() == learned, "the gradient has other arrays than the learner")
     for name, leaf in gradient.items():
-        assert np.all(np.isfinite(leaf)), f"the gradient of {name} is not finite"
+        require(np.all(np.isfinite(leaf)), f"the gradient of {name} is not finite")
         if not any(part in name for part in case.cancelled):
             dead = any(name.startswith(part) for part in case.dead)
             alive = f"a gradient reaches {name}, but the entry names it in `dead`"
             lost = f"no gradient reaches {name}: leave it out, or name it in the entry's `dead`"
-            assert np.any(leaf) != dead, alive if dead else lost
+            require(np.any(leaf) != dead, alive if dead else lost)
     for part in case.dead:
         there = any(name.startswith(part) for name in gradient)
-        assert there, f"{part} is declared, not there"
+        require(there, f"{part} is declared, not there")
 
 
 def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
@@ -206,7 +219,7 @@ def check_lapack_gets_one_matrix_at_a_time(case: Case) -> None:
     batched = [
         line for line in text.splitlines() if re.search(r"@(lapack|blas)_.*<(\d+x){3}", line)
     ]
-    assert not batched, f"expected LAPACK on single matrices, got {''.join(batched[:1]).strip()}"
+    require(not batched, f"expected LAPACK on single matrices, got {''.join(batched[:1]).strip()}")
 
 
 def check_the_order_of_the_queries_is_irrelevant(case: Case) -> None:
@@ -224,28 +237,28 @@ def check_adaptation_lowers_the_support_loss(case: Case) -> None:
     before, after = float(np.mean(ours.before)), float(np.mean(ours.after))
     if case.descends:
         message = f"support loss {before:g} before inner steps, {after:g} after them"
-        assert after < before, f"{message}; a method without inner steps has descends=False"
+        require(after < before, f"{message}; a method without inner steps has descends=False")
     else:
         message = "inner steps change the support loss, but the entry says descends=False"
         np.testing.assert_array_equal(ours.after, ours.before, err_msg=message)
 
 
 def check_a_step_traces_once(case: Case) -> None:
-    assert case.trained.traces == 1, f"a step was compiled {case.trained.traces} times"
+    require(case.trained.traces == 1, f"a step was compiled {case.trained.traces} times")
 
 
 def check_the_same_step_gives_the_same_result(case: Case) -> None:
     same(case.trained.first, case.trained.again)
     first, second = case.trained.first[1].loss, case.trained.second[1].loss
-    assert not np.array_equal(first, second), f"two steps have the same loss {first}"
+    require(not np.array_equal(first, second), f"two steps have the same loss {first}")
 
 
 def check_float32_stays_float32(case: Case) -> None:
     state, record = case.trained.second
     for name, leaf in named((state.learner, record.loss, case.outcomes)).items():
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
-            assert leaf.dtype == jnp.float32, f"{name} is {leaf.dtype}"
-    assert record.finite, f"loss {record.loss} or its gradient is not finite"
+            require(leaf.dtype == jnp.float32, f"{name} is {leaf.dtype}")
+    require(record.finite, f"loss {record.loss} or its gradient is not finite")
 
 
 def check_saved_and_restored_is_identical(case: Case) -> None:
@@ -260,7 +273,23 @@ def check_the_seed_decides_the_weights(case: Case) -> None:
     same(case.learner, case.build(jax.random.key(0)))
     ours, other = named(case.learner), named(case.build(jax.random.key(1)))
     alike = all(np.array_equal(leaf, other[name]) for name, leaf in ours.items())
-    assert not alike, "two keys give the same weights"
+    require(not alike, "two keys give the same weights")
+
+
+def check_convolutions_stay_fast(case: Case) -> None:
+    """Warn if `vmap` over tasks groups convolutions, which are several times slower on a CPU."""
+    task, key = jax.tree.map(lambda leaf: leaf[0], case.drawn)
+    alone = single.lower(case.learner, task, key)  # type: ignore[attr-defined]
+    several = [
+        len(re.findall(r"(?:feature|batch)_group_count = (?!1\b)", program.as_text()))
+        for program in (alone, case.lowered)
+    ]
+    if several[1] > several[0]:
+        warnings.warn(
+            "the network's convolutions become grouped under vmap, and several times slower on a "
+            "CPU: make them with arml.nn.conv2d or arml.nn.convolve",
+            stacklevel=2,
+        )
 
 
 CHECKS = (
@@ -362,8 +391,9 @@ def check(part: str, name: str) -> Iterator[Finding]:
         [finding for finding in arml.check("tasks", "functions") if not finding.passed]
 
     A method is checked on small tasks of each kind that it is made for. A network is checked with
-    MAML on the kinds of tasks that it can read. Of tasks a hundred are drawn, and looked at. The
-    values come one by one, because each check compiles a program.
+    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a
+    hundred are drawn, and looked at. The values come one by one, because each check compiles a
+    program.
 
     **Arguments**
 
@@ -371,6 +401,7 @@ def check(part: str, name: str) -> Iterator[Finding]:
 
     **Raises** `ValueError` for a name that is not registered.
     """
+    checks: tuple[Callable[[Case], None], ...] = CHECKS
     if part == "tasks":
         options = TASKS.known(name).options_class()
         yield _finding(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
@@ -382,12 +413,13 @@ def check(part: str, name: str) -> Iterator[Finding]:
         }
     elif part == "network":
         cases, refused = _readable(NETWORKS.known(name).options_class())
+        checks = (*CHECKS, check_convolutions_stay_fast)
         if not cases:
             yield Finding(f"network {name}", "reads_some_kind_of_tasks", refused, False)
     else:
         raise ValueError(f"expected to check a method, a network or tasks, got {part!r}")
     for kind, case in cases.items():
-        for one in CHECKS:
+        for one in checks:
             what, subject = one.__name__.removeprefix("check_"), f"{part} {name} on {kind}"
             if reason := case.exceptions.get(f"test_{what}"):
                 yield Finding(subject, what, reason, True)

@@ -111,7 +111,8 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     From then on a method has a recipe `SETTING/NAME` for each setting that suits it, and tasks are
     a setting `NAME` with a recipe for each method. On the command line, `--plugin FILE.py` loads a
-    file that registers something.
+    file that registers something. Entry points of a package in the groups `arml.methods`,
+    `arml.tasks` and `arml.networks` are found by themselves.
 
     **Arguments**
 
