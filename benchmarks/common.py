@@ -114,7 +114,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """The machine, its load and the versions of packages."""
     packages = ("arml", "jax", "jaxlib", "equinox", "optax", "numpy")
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():

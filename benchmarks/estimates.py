@@ -69,7 +69,7 @@ def measured(learner: Any, seed: int, kind: str) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the tables say together."""
+    """Means over the tables."""
     classes, numbers = ([row for row in rows if row["kind"] == kind] for kind in LEARNERS)
     said: dict[str, Any] = {}
     if classes:

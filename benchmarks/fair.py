@@ -88,7 +88,7 @@ class Training:
 
     @property
     def name(self) -> str:
-        """Of its run folder, and in the results."""
+        """The name of its run folder, and of its entry in the results."""
         ways = f"{self.ways}way-" if self.ways != WAYS else ""
         ways += "averaged-" if self.averaged else ""
         about = f"{self.shots}shot-{ways}{self.steps}-{self.method}-{self.rate:g}-{self.seed}"
@@ -163,7 +163,7 @@ def tested(training: Training, runs: Path, tasks: int) -> dict[str, Any]:
 
 
 class Setting(NamedTuple):
-    """What a table is about."""
+    """The trainings of a table."""
 
     group: str
     shots: int
@@ -312,7 +312,7 @@ def table(found: dict[str, Any], settings: dict[str, Setting]) -> Table:
 
 
 def page(text: str, found: dict[str, Any]) -> str:
-    """A page with its tables redrawn."""
+    """The text of a page with new tables."""
     for name, settings in PAGE.items():
         markers = (f"<!-- fair-{name}:begin -->", f"<!-- fair-{name}:end -->")
         text = replace_block(text, markdown(table(found, settings)), markers)

@@ -50,7 +50,7 @@ class Family(NamedTuple):
 
 
 def load(path: Path, learner: PhotoLearner, classes: int = 120) -> Family:
-    """Classes and pictures are chosen evenly, where there are more."""
+    """A zip; of more classes or pictures than the limits some are taken at equal distances."""
     with open_source(path) as listed:
         names = [c for c, images in listed.classes.items() if len(images) >= 8]
         picked = np.linspace(0, len(names) - 1, min(classes, len(names))).round().astype(int)
@@ -95,7 +95,7 @@ Side = Callable[[Family, Draw], np.ndarray]
 
 
 def of(read: Callable[[Family], np.ndarray], fit: Callable[[np.ndarray, np.ndarray], Any]) -> Side:
-    """What `fit` makes of examples and their labels predicts the queries."""
+    """Fits a model to the vectors of the examples, and predicts the queries with it."""
 
     def side(family: Family, draw: Draw) -> np.ndarray:
         x = read(family)
@@ -105,13 +105,13 @@ def of(read: Callable[[Family], np.ndarray], fit: Callable[[np.ndarray, np.ndarr
 
 
 def pixels(family: Family) -> np.ndarray:
-    """Of 32 px."""
+    """The pixels of pictures of 32 px, in [0, 1]."""
     halves = family.small.reshape(len(family.small), 32, 2, 32, 2, 3).mean(axis=(2, 4))
     return halves.reshape(len(halves), -1) / 255
 
 
 def hog(family: Family) -> np.ndarray:
-    """Histograms of oriented gradients of 32 px: those that `arml adapt` has."""
+    """Histograms of oriented gradients of pictures of 32 px, those of `arml adapt`."""
     return histograms(small_of(family, 32) / 255, np)
 
 
@@ -165,7 +165,7 @@ def calibration(chances: np.ndarray, labels: np.ndarray, bins: int = 15) -> floa
 
 
 def compared(family: Family, sides: dict[str, Side], shots: int, n: int) -> dict[str, Any]:
-    """The rows of one family; the first side is compared with the others."""
+    """The rows of one family: the scores of each side, and the gain of the first over it."""
     scores: dict[str, list[float]] = {name: [] for name in sides}
     chances: dict[str, list[np.ndarray]] = {name: [] for name in sides}
     labels = []

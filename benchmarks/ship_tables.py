@@ -26,7 +26,7 @@ from arml.tasks.options import OwnOptions
 from tables import ORIGINS, ROWS, SHOTS, Learned, tasks
 
 LEVEL = 0.8
-"""Of the interval of numbers that is calibrated."""
+"""The level of the interval of numbers that is calibrated."""
 
 
 def calibrated(learned: Learned, regression: bool) -> float:

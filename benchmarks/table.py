@@ -29,13 +29,13 @@ Spread = dict[str, float]
 
 
 def digits(value: float) -> str:
-    """Three significant ones, and no exponent."""
+    """A number as text, with three significant digits."""
     places = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:.{places}f}" if value >= 0.1 or not value else f"{value:.2g}"
 
 
 def duration(seconds: float) -> str:
-    """In the unit that suits."""
+    """Seconds as text, in s, ms, µs or ns."""
     size, unit = next(
         (k, u) for k, u in ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")) if seconds >= k
     )
@@ -59,7 +59,7 @@ def rows(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def caption(value: dict[str, Any]) -> str:
-    """When, where, and with what."""
+    """The date, machine and versions of a measurement."""
     machine = value["machine"]
     versions = {"Python": machine["python"], **machine["versions"]}
     for result in value["results"] if isinstance(value["results"], list) else ():

@@ -166,7 +166,7 @@ def _read(schema: Any, cells: dict[str, list[str]]) -> np.ndarray:
 
 
 def opponents(shots: int) -> dict[str, Any]:
-    """Of classes, for so many examples of each."""
+    """scikit-learn's classifiers, for `shots` examples of each class."""
     folds = min(shots, 5)
     grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
     return {
@@ -184,7 +184,7 @@ def opponents(shots: int) -> dict[str, Any]:
 
 
 def regressors() -> dict[str, Any]:
-    """Of numbers."""
+    """scikit-learn's regressors."""
     kernel = ConstantKernel(1.0) * RBF(3.0) + WhiteKernel(0.1)
     grid = {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1]}
     error = "neg_mean_squared_error"
