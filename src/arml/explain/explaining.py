@@ -50,8 +50,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of each family, mean and
       standard deviation over its tasks), `knowledge-graph` (the links between vertices), and
       `effects` (the loss of each family without a vertex). `explain.json` has what `graph` returns.
-    - Any other method: the lists, tables and arrays that its own function returns
-      (`Method.inside`), and a figure of each.
+    - Any other method: `explain.json` alone, with what its own function returns
+      (`Method.inside`).
 
     **Returns** the files written, `explain.json` first.
 
