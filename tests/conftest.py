@@ -83,7 +83,7 @@ def alone(monkeypatch):
         monkeypatch.setenv(plugins.VARIABLE, "")
         for registry in (ALGORITHMS, TASKS, NETWORKS):
             for name in [name for name, entry in registry.items() if entry.source is not None]:
-                registry.remove(name)
+                del registry.others[name]
         for path in plugins._loaded:
             sys.modules.pop(Path(path).stem, None)
         plugins._loaded.clear()

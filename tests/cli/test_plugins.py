@@ -207,14 +207,14 @@ def test_tasks_that_need_data_say_their_usual_problem():
         arml.register("tasks", "needy", NeedyOptions, usual=problem)
         assert arml.recipe("needy/protonet").network.hidden == (64,)
     finally:
-        TASKS.remove("needy")
+        del TASKS.others["needy"]
 
 
 @pytest.mark.usefixtures("alone")
 def test_options_that_are_not_registered_are_named():
     plugins.load_plugin(OWN)
     experiment = Experiment("mine", algorithm=ALGORITHMS["rescale"].options_class())
-    ALGORITHMS.remove("rescale")
+    del ALGORITHMS.others["rescale"]
     with pytest.raises(ValueError, match=r"got RescaleOptions: call arml\.register\('method'"):
         to_json(experiment)
 

@@ -42,7 +42,7 @@ class ToyOptions(arml.InnerOptions):
 def _toy():
     arml.register("method", "toy", ToyOptions, kinds=("regression",))
     yield
-    ALGORITHMS.remove("toy")
+    del ALGORITHMS.others["toy"]
 
 
 @pytest.mark.usefixtures("_toy")
@@ -137,7 +137,7 @@ def test_a_method_of_ones_own_says_what_is_inside():
         found = shown(ToyOptions(), "r", learner, functions_2d(), n=3, chunk=1)
         assert found == {"kind": "own", "learner": "MAML", "tasks": 3}
     finally:
-        ALGORITHMS.remove("toy")
+        del ALGORITHMS.others["toy"]
 
 
 class Mean(arml.MetaLearner):

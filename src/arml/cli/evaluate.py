@@ -178,7 +178,7 @@ def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
     from arml.report.tables import mean_of, spread_of
 
     results = [one.result for one in scored]
-    if scored[0].folder == folder:
+    if scored[0].run.folder == folder:
         return {**results[0]}
     means = [result["score"]["mean"] for result in results]
     return {

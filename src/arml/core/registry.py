@@ -174,7 +174,7 @@ class Registry(Mapping[str, E], Generic[E]):
         return self._own
 
     @property
-    def others(self) -> Mapping[str, E]:
+    def others(self) -> dict[str, E]:
         """The entries that are not the package's own. **Raises** `ValueError` in one line for an
         entry point or a plug-in that cannot be loaded."""
         points, self._points = self._points, []  # first: what is loaded asks registries, too
@@ -214,10 +214,6 @@ class Registry(Mapping[str, E], Generic[E]):
         if entry.name in self._built_in():
             raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
         self._others[entry.name] = entry
-
-    def remove(self, name: str) -> None:
-        """Forget an entry that `add` registered."""
-        del self._others[name]
 
     def known(self, name: str) -> E:
         """The entry of that name.

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
-from arml.core.inner import steps_of, with_steps
+from arml.core.inner import with_steps
 from arml.core.learner import parameters
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.running import Run, for_classes
@@ -30,7 +30,6 @@ from arml.training.evaluate import Split, evaluate, looks
 class Scored(NamedTuple):
     """A run and its scores: the summary for `result.json`, and one score for each task."""
 
-    folder: Path
     run: Run
     result: Result
     scores: Scores
@@ -91,7 +90,7 @@ def evaluate_run(
         metric=scores.metric,
         score=scores.score,
         families=scores.by_family(),
-        inner_steps=steps_of(learner),
+        inner_steps=scores.inner_steps,
         protocol=protocol(run.experiment, distribution),
         commit=commit(),
         versions=versions(),
@@ -112,14 +111,14 @@ def evaluate_run(
             chunk=chunk,
             watch=lambda done: watch(tasks + done, total),
         )
-    return Scored(run.folder, run, result, scores)
+    return Scored(run, result, scores)
 
 
 def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
-    write_scores(scored.folder / "scores.npz", scored.scores)
+    write_scores(scored.run.folder / "scores.npz", scored.scores)
     # Last: if there is a result, the scores are complete.
-    write_json(scored.folder / "result.json", scored.result)
+    write_json(scored.run.folder / "result.json", scored.result)
 
 
 def kept(
@@ -139,7 +138,6 @@ def kept(
     if scores.score["n"] != result["score"]["n"]:
         result = {**result, "simple": {}}
     return Scored(
-        run.folder,
         run,
         cast(Result, {**result, "score": scores.score, "families": scores.by_family()}),
         scores,
