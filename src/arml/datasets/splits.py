@@ -78,7 +78,7 @@ def write_split(
     return split
 
 
-def read_split(path: Path, *, seed: int | None = None) -> Split:
+def read_split(path: Path, *, seed: int = 0) -> Split:
     """Read a split file; `check_split` says whether it fits the data.
 
     **Raises** `ValueError` for a file that is missing or is not a split, and for one that states
@@ -87,7 +87,7 @@ def read_split(path: Path, *, seed: int | None = None) -> Split:
     content = read_as(
         SplitFile, read_json(path), str(path), "restore the file, or write a new split"
     )
-    if seed is not None and content["seed"] != seed:
+    if content["seed"] != seed:
         raise ValueError(
             f"{path}: expected a split with the seed {seed}, got one with {content['seed']}; "
             "give that split seed, or remove the file to split anew"

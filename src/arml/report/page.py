@@ -4,10 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from arml.report import render
 from arml.report.curves import learning_curves
 from arml.report.graphs import captioned, is_graph, strongest
-from arml.report.render import Block, Report, Section
+from arml.report.render import Block, Report, Section, block, figure, html
 from arml.report.tables import (
     Row,
     duration,
@@ -82,7 +81,7 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
         for run in runs
         if (scores := [m["validation"] for m in run.metrics if "validation" in m])
     ]
-    return render.figure(
+    return figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
         "The loss on the training tasks, averaged over neighbouring steps, and the score on "
@@ -93,10 +92,8 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
 def _explained(run: RunFiles) -> list[Block]:
     if not run.explain or not is_graph(run.explain):
         return []
-    figures = [
-        render.figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)
-    ]
-    return [render.text(f"{strongest(run.explain)}."), *figures]
+    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)]
+    return [block("text", text=f"{strongest(run.explain)}."), *figures]
 
 
 def _name(run: RunFiles) -> str:
@@ -118,7 +115,11 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Protocol": result["protocol"],
     }
     config = json.dumps(run.config.get("experiment", {}), indent=2, ensure_ascii=False)
-    return render.details(_name(run), [render.facts(facts), render.pre(config)])
+    return block(
+        "details",
+        summary=_name(run),
+        blocks=[block("facts", pairs=facts), block("pre", text=config)],
+    )
 
 
 def write_page(folders: Sequence[Path], out: Path) -> None:
@@ -141,23 +142,27 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     metrics = sorted({result["metric"] for _, result in scored}, reverse=True)
     recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
     tables = [
-        block
+        part
         for some in sections(rows)
-        for block in (render.text(_best(some), "lead"), render.table(table_of(some)))
+        for part in (
+            block("text", text=_best(some), kind="lead"),
+            block("table", table=table_of(some)),
+        )
     ]
     curves = [_curves([run for run, result in scored if result["metric"] == m], m) for m in metrics]
-
     graphs = [(run, blocks) for run in runs if (blocks := _explained(run))]
-    inside = [render.text(GRAPH_NOTE)] if graphs else []
+    inside = [block("text", text=GRAPH_NOTE)] if graphs else []
     for run, blocks in graphs:
-        inside += [render.heading(f"`{_name(run)}`"), *blocks]
+        inside += [block("heading", text=f"`{_name(run)}`"), *blocks]
     parts = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
         Section("curves", "Learning curves", curves, "Curves"),
         Section("inside", "Inside the learners", inside, "Inside"),
-        Section("reading", "How to read the numbers", [render.items(_notes(rows))], "Reading"),
+        Section(
+            "reading", "How to read the numbers", [block("items", texts=_notes(rows))], "Reading"
+        ),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
     lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
     report = Report("Few-shot meta-learning", lead, [part for part in parts if part.blocks])
-    write_text(out, render.html(report))
+    write_text(out, html(report))

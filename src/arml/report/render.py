@@ -12,7 +12,6 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from arml.report.curves import render
-from arml.report.tables import Table
 from arml.results.files import Json
 
 Block = Json
@@ -54,42 +53,12 @@ def html(report: Report) -> str:
     return page.lstrip()
 
 
-def text(words: str, kind: str = "") -> Block:
-    """A paragraph; text between backticks is code."""
-    return {"macro": "text", "text": words, "kind": kind}
-
-
-def items(texts: list[str]) -> Block:
-    """A list."""
-    return {"macro": "items", "texts": texts}
-
-
-def facts(pairs: Json) -> Block:
-    """Values by their names."""
-    return {"macro": "facts", "pairs": pairs}
-
-
-def heading(words: str) -> Block:
-    """A heading within a section."""
-    return {"macro": "heading", "text": words}
-
-
-def pre(words: str) -> Block:
-    """Text to copy."""
-    return {"macro": "pre", "text": words}
-
-
-def table(given: Table) -> Block:
-    """A table."""
-    return {"macro": "table", "table": given}
-
-
-def details(summary: str, blocks: list[Block]) -> Block:
-    """Blocks that are shown on request."""
-    return {"macro": "details", "summary": summary, "blocks": blocks}
+def block(macro: str, **content: object) -> Block:
+    """What a macro of `blocks.html` draws: text, items, facts, heading, pre, table or details."""
+    return {"macro": macro, **content}
 
 
 def figure(drawn: Figure, alternative: str, caption: str) -> Block:
     """A figure as an image within the page, so that its inner names cannot collide."""
     data = b64encode(render(drawn, "svg")).decode()
-    return {"macro": "figure", "data": data, "alternative": alternative, "caption": caption}
+    return block("figure", data=data, alternative=alternative, caption=caption)

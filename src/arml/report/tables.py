@@ -1,8 +1,7 @@
-"""One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`);
-and the tables of runs, drawn from their results.
+"""One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`); and the
+tables of runs, drawn from their results.
 
-A cell is text with an optional second line. Nothing here knows the meaning
-of the numbers.
+A cell is text with an optional second line.
 """
 
 import math

@@ -49,9 +49,10 @@ def plain(value: object) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
-    if hasattr(value, "__array__"):
-        return np.asarray(value).tolist()
-    raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise TypeError(f"expected a value that JSON can hold, got {type(value).__name__}")
+    return array.tolist()
 
 
 # Writing.
