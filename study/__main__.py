@@ -186,7 +186,7 @@ def listing(tables: list[Table], work: list[Unit]) -> str:
 
 def told(work: list[Unit]) -> str:
     """The expected time of units."""
-    return f"{duration(sum(unit['seconds'] for unit in work))} on one CPU core"
+    return f"{duration(sum((unit['seconds'] for unit in work), 0.0))} on one CPU core"
 
 
 if __name__ == "__main__":

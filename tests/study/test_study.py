@@ -13,6 +13,7 @@ from arml.experiment.options import from_json
 from arml.results.scores import Scores, pairing
 from arml.tasks.functions import FLOORS
 from study import claims
+from study.__main__ import main
 from study.data import RESULTS, Study, StudyRow, StudyTable, collect, load
 from study.pages import page, written
 from study.paper import overall
@@ -125,12 +126,23 @@ def study(*words):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_smallest_table_is_carried_out_and_collected(tmp_path):
+@pytest.fixture
+def called(monkeypatch, capsys):
+    """The same in this process: its status, and what it wrote to both streams."""
+    monkeypatch.chdir(ROOT)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["study", *words])
+        return main(), *capsys.readouterr()
+
+    return call
+
+
+def test_the_smallest_table_is_carried_out_and_collected(tmp_path, called):
     out = tmp_path / "smoke"
     done = study(*SMOKE, "--out", str(out), "--collect", str(tmp_path / "kept"))
     assert done.returncode == 0, done.stderr + done.stdout
-    again = study(*SMOKE, "--out", str(out))
-    assert "2 of 2 runs are done" in again.stdout
+    assert "2 of 2 runs are done" in called(*SMOKE, "--out", str(out))[1]
     live, kept = load(out), load(tmp_path / "kept")
     (made,) = live.tables
     assert [len(row.scores) for row in made.rows] == [1, 1]
@@ -138,17 +150,19 @@ def test_the_smallest_table_is_carried_out_and_collected(tmp_path):
     assert "twenty steps of tiny networks" in (out / "tables.md").read_text()
     collect(out, tmp_path / "twice")
     assert (tmp_path / "twice.json").read_text() == (tmp_path / "kept.json").read_text()
-    wrong = study(*SMOKE[:2], "laptop", "--out", str(out))
-    assert wrong.returncode == 2
-    assert "holds a study of scale smoke, not laptop" in wrong.stderr
+    status, _, wrong = called(*SMOKE[:2], "laptop", "--out", str(out))
+    assert status == 2
+    assert "holds a study of scale smoke, not laptop" in wrong
 
 
-def test_mistakes_are_one_line():
+def test_mistakes_are_one_line(called):
     for words, said in (
         (("nothing",), "unknown table 'nothing' of scale laptop: expected one of regression2d"),
         (("regression2d", "--rows", "X"), "no row begins with X: expected one of VERSA"),
         (("plain-multi-1shot", "--scale", "paper"), "are not prepared: arml data prepare"),
     ):
-        done = study(*words, "--out", "nowhere")
-        assert done.returncode == 2
-        assert said in done.stderr
+        status, _, wrong = called(*words, "--out", "nowhere")
+        assert status == 2
+        assert said in wrong
+    listed = called("regression2d", "--scale", "paper", "--list")[1]
+    assert "an estimate from counted operations, not measured" in listed
