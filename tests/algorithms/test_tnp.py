@@ -84,7 +84,6 @@ def test_heads_divide_the_width():
         TNPOptions(width=16, heads=3).check()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("optax_promotes")
 @pytest.mark.parametrize("name", ["tnp", "r2d2"])
 def test_a_short_training_on_the_tasks_of_the_demo_lowers_the_error(name):
