@@ -52,10 +52,8 @@ from arml.nn.autoencoders import (
     GRUAutoencoder,
     MLPAutoencoder,
     Summary,
-    mean_square,
-    squared_frobenius,
 )
-from arml.nn.embeddings import Embed, embedding_of, linear_units
+from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.graphs import MessagePassing, by_row, message_passing, symmetric
 from arml.nn.heads import Labels, Samples, class_means
 from arml.nn.networks import Linear, glorot, linear, truncated_normal
@@ -263,7 +261,7 @@ SUMMARIES: dict[str, Callable[..., Summary]] = {
     "gru": GRUAutoencoder.drawn,
     "mlp": MLPAutoencoder.drawn,
 }
-ERRORS = {"mean": mean_square, "frobenius": squared_frobenius}
+ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
 NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
 MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
 KEYS = (
@@ -387,7 +385,7 @@ class ARMLOptions(InnerOptions):
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        summary = partial(SUMMARIES[self.summary], code=self.width, error=ERRORS[self.error])
+        summary = partial(SUMMARIES[self.summary], code=self.width, total=ERRORS[self.error])
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structures: dict[str, Structure] = {
             "classes": ClassMeans(problem.outputs),
@@ -402,7 +400,7 @@ class ARMLOptions(InnerOptions):
             window=self.window,
             pooled=self.pictures == "pooled",
             hidden=self.hidden,
-            activation=jax.nn.relu if self.activation == "relu" else linear_units,
+            relu=self.activation == "relu",
         )
         other = jax.random.fold_in(keys["embed"], 1)
         return Relational(

@@ -14,17 +14,9 @@ Rows = Float[Array, "n features"]
 Coded = tuple[Float[Array, " code"], Float[Array, ""]]
 Summary = Callable[[Rows], Coded]
 """Maps a sequence to its code and its reconstruction error."""
-Error = Callable[[Rows], Float[Array, ""]]
-
-
-def mean_square(error: Rows) -> Float[Array, ""]:
-    """The mean over all entries, as in the authors' code."""
-    return jnp.mean(jnp.square(error))
-
-
-def squared_frobenius(error: Rows) -> Float[Array, ""]:
-    """The squared Frobenius norm, as in the paper's text (n * features times as large)."""
-    return jnp.sum(jnp.square(error))
+Total = Callable[[Rows], Float[Array, ""]]
+"""Of the squared errors: the mean, as in the authors' code, or the sum, which is the squared
+Frobenius norm of the paper's text (n * features times as large)."""
 
 
 class GRUCell(eqx.Module):
@@ -81,11 +73,11 @@ class GRUAutoencoder(eqx.Module):
     encoder: GRUCell
     decoder: GRUCell
     output: Linear
-    error: Error = eqx.field(static=True, default=mean_square)
+    total: Total = eqx.field(static=True, default=jnp.mean)
 
     @classmethod
     def drawn(
-        cls, features: int, code: int, *, error: Error = mean_square, key: PRNGKeyArray
+        cls, features: int, code: int, *, total: Total = jnp.mean, key: PRNGKeyArray
     ) -> "GRUAutoencoder":
         """Initial weights are those of the authors' code: the output layer's are truncated normal
         of 1, with biases .1."""
@@ -94,7 +86,7 @@ class GRUAutoencoder(eqx.Module):
             GRUCell.drawn(features, code, key=key_encoder),
             GRUCell.drawn(features, code, key=key_decoder),
             linear(code, features, init=truncated_normal(1.0), bias=0.1, key=key_output),
-            error,
+            total,
         )
 
     def __call__(self, sequence: Rows) -> Coded:
@@ -114,7 +106,7 @@ class GRUAutoencoder(eqx.Module):
         last, states = jax.lax.scan(encode, zeros, self.encoder.project(sequence))
         start = (last, jnp.zeros(features, sequence.dtype))
         _, outputs = jax.lax.scan(decode, start, None, length=n)
-        error = self.error(sequence - outputs[::-1])  # Eq. (8), (9): L_q, L_t
+        error = self.total(jnp.square(sequence - outputs[::-1]))  # Eq. (8), (9): L_q, L_t
         return jnp.mean(states, axis=0), error  # Eq. (8), (9): q, t
 
 
@@ -126,18 +118,18 @@ class MLPAutoencoder(eqx.Module):
 
     encoder: MLP
     decoder: MLP
-    error: Error = eqx.field(static=True, default=mean_square)
+    total: Total = eqx.field(static=True, default=jnp.mean)
 
     @classmethod
     def drawn(
-        cls, features: int, code: int, *, error: Error = mean_square, key: PRNGKeyArray
+        cls, features: int, code: int, *, total: Total = jnp.mean, key: PRNGKeyArray
     ) -> "MLPAutoencoder":
         """Encoder and decoder have one hidden layer, as wide as the code."""
         key_encoder, key_decoder = jax.random.split(key)
         encoder = mlp((features, code, code), key=key_encoder)
-        return cls(encoder, mlp((code, code, features), key=key_decoder), error)
+        return cls(encoder, mlp((code, code, features), key=key_decoder), total)
 
     def __call__(self, sequence: Rows) -> Coded:
         codes = jnp.tanh(self.encoder(sequence))  # bounded, as a GRU's states are
-        error = self.error(sequence - self.decoder(codes))  # Eq. (8), (9)
+        error = self.total(jnp.square(sequence - self.decoder(codes)))  # Eq. (8), (9)
         return jnp.mean(codes, axis=0), error

@@ -14,12 +14,6 @@ from arml.nn.normalisation import local_response_norm, standardised
 
 Embed = Callable[[Examples], Float[Array, "n d"]]
 """Embeds the samples of a support set."""
-Activation = Callable[[Array], Array]
-
-
-def linear_units(x: Array) -> Array:
-    """No activation."""
-    return x
 
 
 class VectorEmbedding(eqx.Module):
@@ -28,11 +22,12 @@ class VectorEmbedding(eqx.Module):
 
     net: MLP
     paired: bool = eqx.field(static=True)
-    activation: Activation = eqx.field(static=True)
+    relu: bool = eqx.field(static=True)
+    """Whether ReLU follows the last layer."""
 
     def __call__(self, support: Examples) -> Float[Array, "n d"]:
         x = jnp.concatenate(support, axis=1) if self.paired else support.x
-        return self.activation(self.net(x))
+        return jax.nn.relu(self.net(x)) if self.relu else self.net(x)
 
 
 class ImageEmbedding(eqx.Module):
@@ -110,7 +105,7 @@ def embedding_of(
     window: int,
     pooled: bool = False,
     hidden: tuple[int, ...] = (),
-    activation: Activation = linear_units,
+    relu: bool = False,
     key: PRNGKeyArray,
 ) -> Embed:
     """The embedding of a problem's samples in `width` numbers: a `PooledEmbedding`, or else an
@@ -121,4 +116,4 @@ def embedding_of(
         return ImageEmbedding.drawn(problem.features, width, window=window, key=key)
     paired = problem.kind == "regression"
     inputs = problem.features[0] + (problem.outputs if paired else 0)
-    return VectorEmbedding(mlp((inputs, *hidden, width), key=key), paired, activation)
+    return VectorEmbedding(mlp((inputs, *hidden, width), key=key), paired, relu)

@@ -7,6 +7,7 @@ says which weights share a gate. `UnitModulation` acts on hidden units, before t
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from typing import TypeVar
 
 import equinox as eqx
@@ -41,13 +42,9 @@ def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularit
     """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
     leaves, structure = jax.tree.flatten(part)
     shapes = [granularity(leaf.shape) for leaf in leaves]
-    sizes = [math.prod(shape) for shape in shapes]
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    pieces = [
-        values[start : start + size].reshape(shape)
-        for start, size, shape in zip(starts, sizes, shapes, strict=True)
-    ]
-    return jax.tree.unflatten(structure, pieces)
+    ends = list(accumulate(map(math.prod, shapes)))
+    pieces = zip(jnp.split(values, ends[:-1]), shapes, strict=True)
+    return jax.tree.unflatten(structure, [piece.reshape(shape) for piece, shape in pieces])
 
 
 class Gate(eqx.Module):
