@@ -22,7 +22,7 @@ from arml.nn.networks import Conv4Options, Linear, MLPOptions
 from small import KEY, REGRESSION, VECTORS, meta, predictions, task
 
 IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)
-TINY = {"width": 4, "layers": 1, "filters": 2}
+TINY = {"width": 4, "filters": 2}
 SMALL: dict[str, Any] = {"inner_steps": 1, "inner_rate": 0.05, **TINY}
 KINDS = ("sigmoid", "film")
 
@@ -224,7 +224,7 @@ def test_presets():
     assert (images.modulation, images.width, images.filters) == ("sigmoid", 128, 32)
     np.testing.assert_allclose(images.inner_rate, 0.05)
     regression = mumomaml(REGRESSION)
-    assert (regression.width, regression.layers, regression.inner_rate) == (40, 2, 0.001)
+    assert (regression.width, regression.inner_rate) == (40, 0.001)
     for options in (images, regression):
         options.check()
     with pytest.raises(ValueError, match="width must be at least 1"):

@@ -55,6 +55,8 @@ LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""
 NOISE = 2.0
 """The noise's precision at the start."""
+AHEAD = 1
+"""Steps on support and query set that the leader takes after the follower's."""
 SMALLEST = 1e-6
 """Floor of the bandwidth."""
 
@@ -110,7 +112,6 @@ class BMAML(MetaLearner):
     """The part that the particles share: the base network without their own weights."""
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
-    leader_steps: int = eqx.field(static=True)
     acts: Literal["all", "head"] = eqx.field(static=True)
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
@@ -183,7 +184,7 @@ class BMAML(MetaLearner):
 
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
         y = jnp.concatenate([task.support.y, task.query.y])
-        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, self.leader_steps))
+        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, AHEAD))
         distances = jax.tree.map(
             lambda a, b: jnp.sum(jnp.square(a - b)), follower.weights, leader.weights
         )
@@ -212,14 +213,12 @@ class BMAMLOptions(InnerOptions):
     """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
     learns one rate for each parameter, the same for all particles."""
 
-    LEAST: ClassVar = {"particles": 1, "leader_steps": 1}
+    LEAST: ClassVar = {"particles": 1}
 
     particles: int = 5
     """Initialisations, each meta-learned by itself."""
     acts: Literal["all", "head"] = "all"
     """The kind of particles: whole networks, or heads on a shared body (images)."""
-    leader_steps: int = 1
-    """Steps on support and query set that the leader takes after the follower's."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> BMAML:
         """The learner; `net` is its first particle, and the key draws the others."""
@@ -233,7 +232,6 @@ class BMAMLOptions(InnerOptions):
             particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
             net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
             inner=self.descent(particles[0]),
-            leader_steps=self.leader_steps,
             acts=self.acts,
             combine=combine_of(problem),
             loss=loss_of(problem),

@@ -151,14 +151,12 @@ class ImageEncoder(Encoder):
 class MUMOMAMLOptions(InnerOptions):
     """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
 
-    LEAST: ClassVar = {"width": 1, "filters": 1, "layers": (1, 100)}
+    LEAST: ClassVar = {"width": 1, "filters": 1}
 
     modulation: Literal["sigmoid", "film"] = "sigmoid"
     """Operation on hidden units before their activation."""
     width: int = 40
     """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
-    layers: int = 2
-    """Layers of the LSTM."""
     filters: int = 32
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
@@ -185,7 +183,7 @@ class MUMOMAMLOptions(InnerOptions):
             return ImageEncoder.drawn(problem.features[2], self.filters, self.width, key=key)
         ways = problem.outputs if problem.kind == "classification" else 0
         inputs = problem.features[0] + problem.outputs
-        read = BidirectionalLSTM.drawn(inputs, self.width, layers=self.layers, key=key)
+        read = BidirectionalLSTM.drawn(inputs, self.width, layers=2, key=key)
         return SequenceEncoder(read, ways)
 
 

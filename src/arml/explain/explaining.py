@@ -36,10 +36,6 @@ from arml.report.graphs import captioned
 from arml.results.files import Json, RunError, plain, write_json
 from arml.training.evaluate import concatenated, looks
 
-IMAGES_AT_ONCE = 8
-"""Tasks of images at once. Convolutions are unrolled over tasks on a CPU: more would compile for
-minutes."""
-
 
 def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
@@ -62,8 +58,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
     run = Run(folder)
     recipe, test = run.experiment.recipe, run.splits.test
-    at_once = IMAGES_AT_ONCE if len(test.problem.features) == 3 else tasks
-    chunk = min(run.experiment.chunk, tasks, at_once)
+    chunk = min(run.experiment.chunk, tasks)
     found = inside(run.experiment.algorithm, recipe, run.learner, test, n=tasks, chunk=chunk)
     explained = {
         "recipe": recipe,

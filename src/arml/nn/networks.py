@@ -388,10 +388,10 @@ def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[Py
     return [node for node in jax.tree.leaves(net, is_leaf=is_leaf) if is_leaf(node)]
 
 
-def with_layers(net: N, given: Iterable[PyTree], is_leaf: Callable[[object], bool] = is_layer) -> N:
+def with_layers(net: N, given: Iterable[PyTree]) -> N:
     """The network with its layers replaced by those given, in the same order."""
     others = iter(given)
     changed: N = jax.tree.map(
-        lambda node: next(others) if is_leaf(node) else node, net, is_leaf=is_leaf
+        lambda node: next(others) if is_layer(node) else node, net, is_leaf=is_layer
     )
     return changed
