@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
-from arml.core.inner import with_steps
+from arml.core.inner import steps_of, with_steps
 from arml.core.learner import parameters
 from arml.experiment.options import Experiment, fingerprint
 from arml.experiment.running import Run, for_classes
@@ -90,7 +90,7 @@ def evaluate_run(
         metric=scores.metric,
         score=scores.score,
         families=scores.by_family(),
-        inner_steps=scores.inner_steps,
+        inner_steps=steps_of(learner),
         protocol=protocol(run.experiment, distribution),
         commit=commit(),
         versions=versions(),

@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 Message = dict[str, Any]
 """Plain data. Nothing else of the package is imported: NumPy counts the cores when it is."""
@@ -23,15 +23,6 @@ Send = Callable[[Message], None]
 Stop = Callable[[], bool]
 PATIENCE = 600.0
 """Seconds that a worker has to save its job once it is asked to stop; then it is killed."""
-
-
-class Worker(NamedTuple):
-    """A running process."""
-
-    job: int
-    place: int
-    """Its number among the workers that run at the same time."""
-    process: BaseProcess
 
 
 def carry_out(
@@ -60,7 +51,8 @@ def carry_out(
     folder.mkdir(parents=True, exist_ok=True)
     stopping = context.Event()
     waiting, free = list(enumerate(jobs)), list(range(workers))
-    running: dict[Connection, Worker] = {}
+    # The number of a job, its place among the workers that run at the same time, and its process.
+    running: dict[Connection, tuple[int, int, SpawnProcess]] = {}
     failed: dict[int, str] = {}
     try:
         while waiting or running:
@@ -74,30 +66,31 @@ def carry_out(
                 process = context.Process(target=_work, args=given)
                 process.start()
                 theirs.close()  # so that the end of the process ends the messages
-                running[ours] = Worker(number, place, process)
+                running[ours] = number, place, process
             for line in wait([*running], timeout=0.5):
                 assert isinstance(line, Connection)
-                worker = running[line]
+                number, place, process = running[line]
                 try:
                     message = line.recv()
                 except EOFError:
-                    worker.process.join()
-                    status = worker.process.exitcode
-                    if status and not stopping.is_set():
-                        log = log_of(folder, worker.place)
-                        failed[worker.job] = f"its process ended with status {status}; see {log}"
-                    free.append(worker.place)
+                    process.join()
+                    if process.exitcode and not stopping.is_set():
+                        failed[number] = (
+                            f"its process ended with status {process.exitcode}; see "
+                            f"{log_of(folder, place)}"
+                        )
+                    free.append(place)
                     del running[line]
                 else:
                     if "failed" in message:
-                        failed[worker.job] = message["failed"]
+                        failed[number] = message["failed"]
                     else:
-                        received(worker.job, message)
+                        received(number, message)
     finally:
         stopping.set()
-        for worker in running.values():
-            worker.process.join(PATIENCE)
-            worker.process.kill()
+        for _, _, process in running.values():
+            process.join(PATIENCE)
+            process.kill()
     return failed
 
 

@@ -486,7 +486,6 @@ class Fitted:
     options: FitOptions
     seed: int
     problem: Problem
-    families: tuple[str, ...]
 
     @property
     def step(self) -> int:
@@ -593,9 +592,7 @@ def fit(
             update(now.step, f"loss {now.record['loss']:.4g}")
             if True in [callback(now) for callback in callbacks]:
                 break
-    return Fitted(
-        state.learner, tuple(history), state, options, seed, train.problem, train.families
-    )
+    return Fitted(state.learner, tuple(history), state, options, seed, train.problem)
 
 
 def _copied(state: TrainState) -> TrainState:
