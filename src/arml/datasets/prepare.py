@@ -19,7 +19,6 @@ from itertools import tee
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypedDict
 
-import cv2
 import numpy as np
 
 from arml.datasets.archives import Member, open_members
@@ -264,8 +263,7 @@ def prepare(
                 for through in ("", *data.filters)
                 for job in jobs
             }
-            versions = {"opencv": cv2.__version__, "numpy": np.__version__}
-            write_json(making / INDEX, {**wanted, "families": families, "made": versions})
+            write_json(making / INDEX, {**wanted, "families": families})
             if folder.exists():
                 folder.rmdir()
             os.replace(making, folder)
