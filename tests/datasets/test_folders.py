@@ -301,27 +301,36 @@ class OldName(zipfile.ZipInfo):
         return self.raw, 0
 
 
-def old_zip(path: Path, names: list[bytes], system: int = 0) -> Path:
-    """A zip of such names, made on Windows (0) or Unix (3)."""
+def old_zip(path: Path, names: dict[bytes, bytes], system: int = 0) -> Path:
+    """A zip of such names, each with an extra field, made on Windows (0) or Unix (3)."""
     with zipfile.ZipFile(path, "w") as file:
-        for number, raw in enumerate(names):
+        for number, (raw, extra) in enumerate(names.items()):
             info = OldName(f"x{number}")
-            info.raw, info.create_system = raw, system
+            info.raw, info.extra, info.create_system = raw, extra, system
             file.writestr(info, png(number))
     return path
+
+
+def unicode_field(raw: bytes, name: str) -> bytes:
+    """The extra field of a zip that has a name in UTF-8, too."""
+    content = b"\1" + zlib.crc32(raw).to_bytes(4, "little") + name.encode()
+    return b"\x75\x70" + len(content).to_bytes(2, "little") + content
 
 
 @pytest.mark.parametrize("page", ["cp932", "cp936", "cp1250", "cp1251"])
 def test_zips_with_names_in_a_code_page(tmp_path, page):
     label = {"cp932": "ソ猫", "cp936": "猫", "cp1250": "kočka", "cp1251": "кот"}[page]
     names = [f"{label}/a.png", "dog/b.png", "cow/c.png"]
-    path = old_zip(tmp_path / "page.zip", [name.encode(page) for name in names])
+    raw = {name.encode(page): unicode_field(name.encode(page), name) for name in names}
+    with open_source(old_zip(tmp_path / "with.zip", raw)) as source:
+        assert sorted(source.labels) == sorted(["dog", "cow", label])
+    path = old_zip(tmp_path / "without.zip", dict.fromkeys(raw, b""))
     with (
         pytest.raises(ValueError, match="the code page of another system"),
         open_source(path),
     ):
         pass
-    path = old_zip(tmp_path / "utf8.zip", [name.encode() for name in names], 3)
+    path = old_zip(tmp_path / "utf8.zip", {name.encode(): b"" for name in names}, 3)
     with open_source(path) as source:
         assert set(source.labels) == {"dog", "cow", label}
 

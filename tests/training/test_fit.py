@@ -194,6 +194,15 @@ def test_scores_on_other_tasks_are_not_compared(fitted):
     assert Waves().identity() == TASKS.identity() != Waves(highest=2.0).identity()
 
 
+def test_scores_become_a_data_frame(fitted):
+    scores = arml.evaluate(fitted, TASKS, 12)
+    frame = scores.to_frame()
+    assert list(frame.columns) == ["family", "mse"]
+    assert len(frame) == 12
+    means = frame.groupby("family")["mse"].mean()
+    assert means["fast"] == pytest.approx(scores.by_family()["fast"]["mean"])
+
+
 def test_what_a_notebook_shows_is_short(fitted):
     scores = arml.evaluate(fitted, TASKS, 12)
     assert repr(fitted.learner) == "MAML(25 parameters)"

@@ -8,6 +8,7 @@ compared in Unicode NFC; the files that file managers and packers leave behind a
 import contextlib
 import os
 import re
+import struct
 import tarfile
 import unicodedata
 import zipfile
@@ -158,10 +159,17 @@ def _zipped_name(path: Path, info: zipfile.ZipInfo) -> str:
     country, in which a byte of a letter may be that of a backslash."""
     if info.flag_bits & 0x800 or info.orig_filename.isascii():
         return info.orig_filename
+    raw, extra = info.orig_filename.encode("cp437"), info.extra
+    while len(extra) >= 4:
+        kind, length = struct.unpack("<HH", extra[:4])
+        field, extra = extra[4 : 4 + length], extra[4 + length :]
+        # The name in UTF-8 behind a version and a checksum of the other name.
+        if kind == 0x7075 and field[1:5] == struct.pack("<I", zlib.crc32(raw)):
+            return field[5:].decode(errors="replace")
     # Packers of Unix write UTF-8. In Windows' code pages some words are UTF-8 of other words.
     with contextlib.suppress(UnicodeDecodeError):
         if info.create_system:
-            return info.orig_filename.encode("cp437").decode()
+            return raw.decode()
     raise ValueError(
         f"{path}: the names in this zip are in the code page of another system (one is "
         f"{info.orig_filename!a}), so that classes would get wrong names; unpack it there and give "

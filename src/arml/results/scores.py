@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from msgspec import Meta
@@ -114,6 +114,16 @@ class Scores:
         """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
         return {name: score_of(self.values[self.families == i]) for i, name in enumerate(names)}
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row for each task: its `family` and its score, in a column
+        with the name of the metric. It needs pandas."""
+        import pandas  # type: ignore[import-untyped]
+
+        names = np.asarray(self.names)
+        families = names[self.families] if len(names) else self.families
+        frame = {"family": families, self.metric or "score": self.values}
+        return pandas.DataFrame(frame, index=pandas.RangeIndex(len(self), name="task"))
 
     def first(self, n: int) -> "Scores":
         """The scores of the first `n` tasks."""
