@@ -19,8 +19,8 @@ from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Loss, MetaLearner
 from arml.core.losses import mse
 from arml.experiment.options import to_json
-from arml.experiment.recipes import build, recipe
-from arml.experiment.running import Run, fresh
+from arml.experiment.recipes import build, recipe, started
+from arml.experiment.running import Clocked, Run
 from arml.explain.explaining import by_family, default_threshold, explain, inside, read, read_tasks
 from arml.explain.interventions import code_of, equal, other_codes, silenced, without
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -53,7 +53,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     value = {"recipe": TINY.recipe, "experiment": to_json(TINY), "sources": {}}
     value |= {"problem": asdict(splits.train.problem), "families": list(splits.train.families)}
     write_json(folder / "config.json", value)
-    checkpoint.save(folder / "checkpoints", 2, fresh(TINY, splits.train.problem))
+    now = Clocked(started(TINY, splits.train.problem), np.zeros(()))
+    checkpoint.save(folder / "checkpoints", 2, now)
     return folder
 
 
