@@ -271,6 +271,7 @@ def example(name: str) -> str:
     return "\n".join(line[4:] for line in lines if line.startswith("    "))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_the_examples_of_the_reference_run(tmp_path, monkeypatch):
     public = {*arml.__all__, "FewShotClassifier", "FewShotRegressor"}

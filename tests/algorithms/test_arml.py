@@ -32,6 +32,11 @@ def encode(learner: Conditioned, support: Examples) -> tuple:
     return learner.encode(support)
 
 
+@eqx.filter_jit
+def traced(learner: Conditioned, support: Examples) -> Any:
+    return learner.encode.trace(support)
+
+
 def constant(dense: Linear, bias: float) -> Linear:
     return Linear(jnp.zeros_like(dense.weight), jnp.full_like(dense.bias, bias))
 
@@ -152,14 +157,14 @@ def test_class_prototypes_learn(sequence):
 
 def test_ablations_are_what_they_say():
     support = task().support
-    mean, samples = (learner(structure=s).encode.trace(support) for s in ("mean", "samples"))
+    mean, samples = (traced(learner(structure=s), support) for s in ("mean", "samples"))
     np.testing.assert_allclose(mean.prototypes[0], mean.embeddings.mean(axis=0), rtol=1e-5)
     np.testing.assert_array_equal(samples.prototypes, samples.embeddings)
-    reading = learner(links="none").encode.trace(support).reading
+    reading = traced(learner(links="none"), support).reading
     assert not np.any(reading.adjacency[:2, :2])
     assert np.any(reading.adjacency[2:, 2:])
     bare = learner(vertices=0)
-    assert bare.encode.trace(support).reading is None
+    assert traced(bare, support).reading is None
     assert encode(bare, support)[0].shape == (8,)
     assert encode(learner(), support)[0].shape == (16,)
     net_sizes = [leaf.shape[-1] for leaf in jax.tree.leaves(bare.net)]
@@ -168,7 +173,7 @@ def test_ablations_are_what_they_say():
 
 def test_the_penalty_weighs_both_reconstructions():
     support, arml = task().support, learner(mu_1=2.0, mu_2=3.0)
-    trace = arml.encode.trace(support)
+    trace = traced(arml, support)
     loss_q, loss_t = trace.loss_q, trace.loss_t
     np.testing.assert_allclose(encode(arml, support)[1], 2 * loss_t + 3 * loss_q, rtol=1e-5)
     assert encode(learner(mu_1=0.0, mu_2=0.0), support)[1] == 0
@@ -176,7 +181,7 @@ def test_the_penalty_weighs_both_reconstructions():
 
 def test_links_and_assignments_sum_to_one():
     arml, support = learner(clusters=3), task().support
-    trace = arml.encode.trace(support)
+    trace = traced(arml, support)
     np.testing.assert_allclose(trace.reading.links.sum(axis=1), 1, rtol=1e-5)
     assignment = arml.encode.structure.assignment(trace.embeddings)
     np.testing.assert_allclose(assignment.sum(axis=1), 1, rtol=1e-5)

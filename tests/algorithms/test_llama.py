@@ -23,8 +23,7 @@ PROBLEMS = {
     "classification": Problem("classification", (3,), 3, 2, 2),
 }
 TAU = 0.3
-BOTH = pytest.mark.parametrize("kind", list(PROBLEMS))
-EITHER = pytest.mark.parametrize(
+BOTH = pytest.mark.parametrize(
     "kind", [pytest.param("regression", marks=pytest.mark.slow), "classification"]
 )
 """One of both is enough each time."""
@@ -92,7 +91,7 @@ def log_det(matrices: list[np.ndarray]) -> float:
     return sum(np.linalg.slogdet(m + TAU * np.eye(len(m)))[1] for m in matrices)
 
 
-@EITHER
+@BOTH
 def test_a_linear_layer_on_one_example_has_the_dense_hessian(kind):
     """There the Kronecker form is exact, and Fisher information and Hessian are the same."""
     ours, x = built(kind, hidden=()), inputs(1)
@@ -111,7 +110,7 @@ def test_a_linear_gaussian_layer_has_the_dense_hessian_on_any_number_of_examples
 
 
 @pytest.mark.slow
-@EITHER
+@BOTH
 def test_kronecker_blocks_on_one_example_are_the_dense_blocks(kind):
     ours, x = built(kind, hidden=(5, 4)), inputs(1)
     dense = fishers(kind, ours.net, x)
@@ -128,7 +127,7 @@ def test_diagonal_blocks_are_the_dense_diagonal(kind):
 
 
 @pytest.mark.slow
-@EITHER
+@BOTH
 def test_kronecker_s_trace_is_near_the_dense_one(kind):
     """On many examples the factors are an approximation, of the right size: n * A (x) G."""
     ours, x = built(kind, hidden=(5, 4)), inputs(40)
@@ -164,7 +163,7 @@ def loss_and_gradient(learner: Any, on: Task) -> tuple[jax.Array, Any]:
     )(learner.net)
 
 
-@EITHER
+@BOTH
 def test_without_eta_it_is_maml(kind):
     on, ours = task(kind), built(kind, eta=0.0)
     maml = MAMLOptions(inner_rate=0.03, inner_steps=2).build(ours.net, PROBLEMS[kind], key=KEY)

@@ -21,7 +21,13 @@ KEY = jax.random.key(0)
 REGRESSION = Problem("regression", (3,), 1, 6, 5)
 CLASSES = Problem("classification", (3,), 3, 2, 2)
 LOG_SIGMA, LOG_V, GAMMA_P, GAMMA_Q = -3.0, -4.5, 0.02, 0.005
-BOTH = pytest.mark.parametrize("problem", [REGRESSION, CLASSES], ids=["regression", "classes"])
+BOTH = pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(REGRESSION, id="regression", marks=pytest.mark.slow),
+        pytest.param(CLASSES, id="classes"),
+    ],
+)
 
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -1,5 +1,6 @@
 """R2-D2: its head is that of the normal equations, and lies between its limits."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,7 +34,7 @@ def test_the_small_system_has_the_solution_of_the_normal_equations(n):
     """By another route: (F^T F + r I)^-1 F^T y in float64, with fewer and more examples than
     features; and so have the gradients with respect to the features."""
     x, y = examples(REGRESSION, n)
-    ours = ridge(x, y, jnp.float32(0.7))
+    ours = eqx.filter_jit(ridge)(x, y, jnp.float32(0.7))
     f = np.concatenate([np.asarray(x, np.float64), np.ones((n, 1))], axis=1)
     dense = np.linalg.solve(f.T @ f + 0.7 * np.eye(4), f.T @ np.asarray(y, np.float64))
     np.testing.assert_allclose(ours.weight, dense[:-1], rtol=1e-4, atol=1e-5)
@@ -47,7 +48,9 @@ def test_the_small_system_has_the_solution_of_the_normal_equations(n):
         head = ridge(x, y, jnp.float32(0.7))
         return jnp.sum(jnp.square(head.weight)) + jnp.sum(jnp.square(head.bias))
 
-    np.testing.assert_allclose(jax.grad(dual)(x), jax.grad(primal)(x), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(dual))(x), jax.jit(jax.grad(primal))(x), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_a_weak_ridge_interpolates_and_a_strong_one_predicts_zero():

@@ -337,7 +337,7 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     taken.mkdir()
     (taken / "file").write_text("")
     read = next((tmp_path / "few").rglob("*.png"))
-    given = ["adapt", "starter", "--support", tmp_path / "few", "--query", tmp_path / "few", read]
+    given = ["adapt", "photos", "--support", tmp_path / "few", "--query", tmp_path / "few", read]
     for words, says in (
         (["--save", taken], "is not empty: name another"),
         (["--save", taken / "file"], "is a file, and no new or empty folder: name another"),

@@ -145,6 +145,7 @@ def test_minutes_that_are_none_are_refused(tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_seeds_are_trained_side_by_side_and_resumed(tmp_path, capsys):
     folder = tmp_path / "runs"
     command = ["train", "regression2d/maml", "--run", str(folder), *TINY.split()]

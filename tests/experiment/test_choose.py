@@ -80,6 +80,7 @@ def test_a_short_training_has_smaller_steps(tmp_path):
     assert long.batch * long.validate_every == short.batch * short.validate_every == 800
 
 
+@pytest.mark.slow
 def test_the_steps_fit_in_the_minutes_at_the_pace_of_the_first():
     small = {"batch": 2, "chunk": 2, "interval": 4, "validate_every": 80, "validation_tasks": 4}
     small |= {"scan": False, "steps": 10**7, "network": MLPOptions(hidden=(8,))}

@@ -55,7 +55,7 @@ def run(tmp_path_factory):
 if __name__ == "__main__":
     from arml.nn.networks import MLPOptions
 
-    arml.run("arml", {str(folder)!r}, tasks=Waves(highest=2.0), **{SMALL!r})
+    arml.run("maml", {str(folder)!r}, tasks=Waves(highest=2.0), **{SMALL!r})
     scores = arml.evaluate(arml.Run({str(folder)!r}), Waves(highest=2.0), 20)
     print(scores.mean, scores.identity)
 """
@@ -91,15 +91,14 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     assert main(["evaluate", str(folder), "--tasks", "20", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["score"]["mean"] == pytest.approx(float(mean), rel=1e-5)
-    assert result["recipe"] == "Waves/arml"
+    assert result["recipe"] == "Waves/maml"
     assert result["protocol"] == "4-shot, 6 queries"
     assert list(result["families"]) == ["slow", "fast"]
     scores = arml.Run(folder).scores
     assert len(scores) == 20
     assert scores.mean == pytest.approx(float(mean), rel=1e-5)
-    assert main(["explain", str(folder), "--out", str(folder / "explain"), "--tasks", "20"]) == 0
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
-    assert "Waves/arml" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Waves/maml" in (tmp_path / "page.html").read_text(encoding="utf-8")
     # What was scored is read, not scored again: that would need the class.
     capsys.readouterr()
     sys.modules.pop("waves")

@@ -69,6 +69,7 @@ def stages(memory):
     return found
 
 
+@pytest.mark.slow
 def test_a_vertex_is_born_where_a_family_is_new_and_none_where_it_is_not(stages):
     _, lines, ripples, again = stages
     assert decisions(lines, 0) == ["trained"]  # nothing was known before
@@ -84,6 +85,7 @@ def test_a_vertex_is_born_where_a_family_is_new_and_none_where_it_is_not(stages)
     assert ripple > 0.5 > line
 
 
+@pytest.mark.slow
 def test_nothing_is_forgotten_beyond_the_bound(stages):
     """On tasks that decided nothing."""
     _, lines, ripples, _ = stages
@@ -95,10 +97,12 @@ def test_nothing_is_forgotten_beyond_the_bound(stages):
     assert np.mean(fresh[1] - fresh[0]) < -0.1
 
 
+@pytest.mark.slow
 def test_a_new_vertex_leaves_everything_else_as_it_was(stages):
     same(without_vertex(stages[2].learner, 1), stages[1].learner)
 
 
+@pytest.mark.slow
 def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
     last = next(r for r in stages[2].records if r["stage"] == 1 and r["decision"] == "trained")
     trial = STAGE.steps // 2
@@ -106,6 +110,7 @@ def test_the_tasks_of_the_loser_are_counted_and_the_rival_replays(stages):
     assert last["replayed"] == trial * STAGE.batch / 2
 
 
+@pytest.mark.slow
 def test_a_stage_is_undone_if_a_known_family_loses_or_nothing_is_paired(
     stages, memory, monkeypatch
 ):

@@ -76,7 +76,9 @@ def passes_the_checks(estimator, expected=CLASSIFIERS):
     return len(results) - len(failed)
 
 
-@pytest.mark.parametrize("features", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    "features", [1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5))]
+)
 @pytest.mark.parametrize(
     "kind", [partial(arml.FewShotClassifier, uses="learner"), arml.FewShotRegressor]
 )
@@ -198,6 +200,7 @@ def test_pictures_need_no_learner_to_be_named():
     assert model.score(drawings, names) > 0.9
 
 
+@pytest.mark.slow
 def test_the_learner_of_drawings_goes_through_joblib(tmp_path):
     x, y = starter_pictures()
     model = arml.FewShotClassifier("starter").fit(x, y)

@@ -102,7 +102,7 @@ def test_the_command_predicts_with_an_ensemble(place, capsys):
     assert {*task["weights"]} == {"learner", "logistic", "edges"}
     assert sum(task["weights"].values()) == pytest.approx(1)
     assert main([*given, "--no-reliability"]) == 0
-    assert json.loads((kept / "config.json").read_text())["task"]["model"] == "learner"
+    assert json.loads((kept / "config.json").read_text())["task"] == task
 
 
 def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, capsys):

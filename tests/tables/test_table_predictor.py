@@ -80,6 +80,7 @@ def test_the_check_of_noise_with_many_columns_is_at_chance():
     assert np.mean(accuracies) < 0.65
 
 
+@pytest.mark.slow
 def test_the_check_and_the_intervals_of_numbers_without_relation():
     ratios, held = [], []
     for seed in range(2):

@@ -318,7 +318,7 @@ class Run:
         self.config: JsonView = read_config(self.folder)
         if "what" in self.config:
             kind, opens = "a shared learner", "arml.load"
-            if self.config.get("task") is not None:
+            if "predictor" in str(self.config["what"]) or self.config.get("task") is not None:
                 kind, opens = "a predictor", "arml.load_predictor"
             raise RunError(f"expected a run folder, got {folder}, {kind}; {opens} opens it")
         where = str(self.folder / CONFIG)

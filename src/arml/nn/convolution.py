@@ -172,13 +172,13 @@ def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n 
     h, w = (side // window for side in x.shape[1:3])
     windows = x[:, : h * window, : w * window].reshape(n, h, window, w, window, c)
     held = lax.stop_gradient(windows)
-    best, first = held[:, :, 0, :, 0], jnp.zeros((n, h, w, c), jnp.int8)
+    best, first = held[:, :, 0, :, 0], jnp.zeros((n, h, w, c), jnp.uint8)
     for place in range(1, window**2):
         other = held[:, :, place // window, :, place % window]
-        first = jnp.where(other > best, jnp.int8(place), first)
+        first = jnp.where(other > best, jnp.uint8(place), first)
         best = jnp.maximum(other, best)
     # A sum of which one term is not zero: its derivatives are cheaper than those of a maximum.
-    places = jnp.arange(window**2, dtype=jnp.int8).reshape(window, 1, window, 1)
+    places = jnp.arange(window**2, dtype=jnp.uint8).reshape(window, 1, window, 1)
     return jnp.sum(jnp.where(first[:, :, None, :, None] == places, windows, 0), axis=(2, 4))
 
 

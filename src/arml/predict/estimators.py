@@ -143,7 +143,7 @@ class FewShot(BaseEstimator):
 def _rows(X: Any, problem: Problem) -> Any:
     """Images as flat rows, which scikit-learn's own checks can read."""
     if len(problem.features) == 3 and len(np.shape(X)) == 4:
-        images = checked_inputs(X, problem, "X")
+        images = checked_inputs(X, problem.features, "X")
         return images.reshape(len(images), -1)
     return X
 

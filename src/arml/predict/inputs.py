@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 LARGEST = np.finfo(np.float32).max
 
 
-def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
+def checked_inputs(x: object, features: tuple[int, ...], what: str) -> np.ndarray:
     """Inputs `[n, *features]`, bytes or float32. `what` is their name in an error.
 
     **Raises** `ValueError` for another shape, for texts, for numbers that are not finite, and for
     pixels that are neither bytes nor floats in [0, 1].
     """
-    features = problem.features
     wanted = f"[n, {', '.join(map(str, features))}]"
     try:
         array = np.asarray(x)

@@ -47,7 +47,7 @@ from arml.datasets.features import PHOTOS, Extractor
 from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
-from arml.predict.inputs import checked_labels, joined_labels, weighted
+from arml.predict.inputs import checked_inputs, checked_labels, joined_labels, weighted
 from arml.results.files import (
     Json,
     RunError,
@@ -241,7 +241,8 @@ class PhotoLearner:
         """
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
-            return _checked_vectors(x, dimension)
+            what = "pictures [n, h, w, 3], or their vectors,"
+            return checked_inputs(x, (dimension,), what).astype(np.float32)
         pictures, parts = _listed(x), []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for part in pool.map(self._embedded, pictures, range(len(pictures))):
@@ -496,13 +497,8 @@ def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
             f"{where}: expected pixels [h, w, 3] or the path of a file, got "
             f"{type(picture).__name__} of shape {list(pixels.shape)}"
         )
+    (pixels,) = checked_inputs(pixels[None], pixels.shape, where)
     if pixels.dtype != np.uint8:
-        pixels = np.asarray(pixels, np.float32)
-        if not (pixels.min() >= 0 and pixels.max() <= 1):  # false for NaN, too
-            raise ValueError(
-                f"{where}: expected pixels as bytes, or floats from 0 to 1: divide by 255, or "
-                "pass bytes"
-            )
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
@@ -513,15 +509,3 @@ def _sized(
     if isinstance(content, bytes):
         return decode(content, size=size, where=where, crop=crop)
     return resize(cropped(content) if crop else content, size)
-
-
-def _checked_vectors(x: Any, dimension: int) -> Float32[np.ndarray, "n d"]:
-    vectors = np.asarray(x, np.float32)
-    if vectors.shape[1] != dimension:
-        raise ValueError(
-            f"expected pictures, or their vectors [n, {dimension}], got an array of shape "
-            f"{list(vectors.shape)}: give pictures as [n, h, w, 3]"
-        )
-    if not np.all(np.isfinite(vectors)):
-        raise ValueError("some vectors are NaN or infinite: drop these rows")
-    return vectors
