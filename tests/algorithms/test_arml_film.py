@@ -7,7 +7,7 @@ import pytest
 import arml
 from arml.nn.networks import MLPOptions
 
-WIDTH = 640
+WIDTH = 1_280
 
 
 class Wide(arml.TaskDistribution):
@@ -30,10 +30,11 @@ class Wide(arml.TaskDistribution):
         return arml.Task(examples(keys[1], 1), examples(keys[2], 4), jnp.array(0))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optax_promotes")
 def test_a_few_steps_on_wide_vectors_are_far_above_chance():
     network = MLPOptions(hidden=(64,), init="he")
     learner = arml.build("arml-film", Wide(), network=network)
     outer = arml.OuterOptions(clip=10.0)
-    fitted = arml.fit(learner, Wide(), steps=50, batch=4, outer=outer)
+    fitted = arml.fit(learner, Wide(), steps=60, batch=8, outer=outer)
     assert arml.evaluate(fitted.learner, Wide(), n=100).mean > 0.6

@@ -171,6 +171,7 @@ def test_more_samples_vary_less():
     np.testing.assert_allclose(variance(2) / variance(20), 10.0, rtol=0.3)
 
 
+@pytest.mark.slow
 def test_samples_come_from_the_prior_that_has_seen_the_support_set():
     """Without inner steps a prediction is the mean over theta ~ N(mu_p, sigma^2)."""
     on, ours = task(REGRESSION), built(REGRESSION, inner_steps=0, samples=4)

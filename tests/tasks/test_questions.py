@@ -26,6 +26,8 @@ from conflict import (
 del TASKS.others["starter-conflict"]  # other tests expect the package's own
 PARTS = ("train", "validation", "test")
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def splits(families: tuple[str, ...] = (), queries: int = 2):
