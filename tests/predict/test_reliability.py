@@ -154,6 +154,12 @@ def test_a_large_class_does_not_flatter():
     assert "no better than always answering ash: do not trust it" in found.lines("a" * 12)
 
 
+def test_many_examples_are_left_out_once_and_counted():
+    x, y = blobs(25)
+    found = classification_reliability(refitting(x, y), y, KINDS)
+    assert f"({round(75 * found.accuracy)} of 75;" in str(found)
+
+
 def test_a_label_that_is_wrong_is_named_first():
     x, y = blobs(6)
     y[4] = 2

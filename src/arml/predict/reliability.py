@@ -150,7 +150,7 @@ class Evaluation:
 
     @property
     def _counted(self) -> str:
-        return f"{np.sum(self.right)} of {len(self.labels)}"
+        return f"{round(float(np.sum(self.right)))} of {len(self.labels)}"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
