@@ -66,9 +66,9 @@ def page(module: str, names: list[str]) -> str:
 
 
 def of_modules() -> dict[str, list[str]]:
-    """The names of the methods by the module that defines their options."""
+    """The names of the package's methods by the module that defines their options."""
     found: dict[str, list[str]] = {}
-    for name in ALGORITHMS:
+    for name in (name for name, method in ALGORITHMS.items() if method.source is None):
         found.setdefault(type(options_of(name)).__module__, []).append(name)
     return found
 
