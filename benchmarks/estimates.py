@@ -6,7 +6,7 @@ Random tables of 10 to 60 rows and 5, 60, 500 or 2,000 columns, a third of which
 the others three columns decide the label, with noise. The estimate that the predictor prints is
 compared with the truth on 1,000 new rows: accuracies and their 95% intervals, the error of numbers,
 and the share of new numbers within 80% intervals. Each table is kept in the file, and a stopped run
-continues. The file's figures of a linear model beside it are of an earlier script.
+continues.
 """
 
 import argparse
