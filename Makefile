@@ -75,8 +75,8 @@ docs: .venv/.installed-docs
 test: .venv/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(PYTEST) -m "not slow"
+	@# Types are checked beside the tests, on the core that a worker leaves free while it starts.
+	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow"; tests=$$?; wait $$types && exit $$tests
 
 # What `make test` leaves out: the contract on regression and images, and other long ways to one end.
 test-all: test
