@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "app": ("export", "Serve a page on this machine to try a learner"),
     "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
     "explain": ("evaluate", "Draw figures of the inside of a run, such as ARML's graph"),
-    "report": ("evaluate", "Write one self-contained page about runs or predictors"),
+    "report": ("evaluate", "Write one self-contained page about runs"),
 }
 """The module and the description of each command, whose function is `NAME_command`."""
 UNWOUND = ("app", "data", "features")

@@ -1,4 +1,4 @@
-"""`arml check`: the contract that every method keeps, run on a plug-in."""
+"""`arml check`: the contract that every method keeps, run on a plug-in or an installed package."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class CheckOptions:
 
     what: Positional[str]
     """A plug-in file (own.py), all of whose parts are checked; or the name of a registered method,
-    network or kind of tasks."""
+    network or kind of tasks, of an installed package too."""
 
 
 def check_command(arguments: Sequence[str]) -> int:

@@ -78,7 +78,8 @@ def grow_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCommand(TrainingOptions):
-    """Meta-train on families that arrive one after another; the same command again resumes.
+    """Meta-train on families that arrive one after another; the same command goes on after the last
+    whole stage.
 
     `arml train RECIPE --stream --run DIR`, or `arml train --stream --data FOLDER... --run DIR` for
     your own pictures. --steps are those of the whole stream.
@@ -90,7 +91,7 @@ class StreamCommand(TrainingOptions):
 
 
 def stream_command(arguments: Sequence[str]) -> int:
-    """Meta-train on families that arrive one after another; the same command again resumes."""
+    """Meta-train on families that arrive one after another, resumable after each stage."""
     since = time.monotonic()
     parsed = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
     options, experiment = parsed.options, parsed.experiment
