@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from arml.results.files import read_json
 from arml.results.folder import read_result
 from arml.tasks.functions import FLOORS
 from small_pictures import pictures
+
+# Now: a command that imports it for more than a second says so, and no test expects that.
+import_module("arml.cli.train")
 
 PACE = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 SMALL = f"{PACE} --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10".split()
