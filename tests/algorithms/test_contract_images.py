@@ -6,4 +6,4 @@ from contract_suite import *  # noqa: F403
 from contract_suite import cases
 
 pytestmark = pytest.mark.slow
-case = cases("images")
+case = cases("pictures")

@@ -154,7 +154,7 @@ class Case(NamedTuple):
 def load(file, problem, net, options, fill, dtype):
     with np.load(FOLDER / file) as archive:
         z = {k: archive[k] for k in archive.files}
-    pictures = len(problem.features) == 3
+    pictures = problem.inputs == "pictures"
     blank = options.build(net.build(problem, key=jax.random.key(0)), problem, key=jax.random.key(1))
 
     def of(prefix):

@@ -240,7 +240,7 @@ class BMAMLOptions(InnerOptions):
 
 def bmaml(problem: Problem) -> BMAMLOptions:
     """Particles are whole networks on vectors, and heads on images."""
-    acts: Literal["all", "head"] = "head" if len(problem.features) == 3 else "all"
+    acts: Literal["all", "head"] = "head" if problem.inputs == "pictures" else "all"
     return BMAMLOptions(inner_rate=usual_rate(problem), acts=acts)
 
 

@@ -74,7 +74,7 @@ class CAVIAOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
         """The learner for the base network `net`, with fresh weights of the context."""
         net = with_body(net, "CAVIA")
-        sizes, pictures = widths(net.body, problem.features), len(problem.features) == 3
+        sizes, pictures = widths(net.body, problem.features), problem.inputs == "pictures"
         if not sizes:
             raise ValueError("CAVIA needs a network with one block or more, got a linear network")
         block = min(2, len(sizes) - 1) if pictures else 0
@@ -91,7 +91,7 @@ class CAVIAOptions(InnerOptions):
 
 def cavia(problem: Problem) -> CAVIAOptions:
     """The authors' contexts: 100 parameters for pictures, and 5 for regression."""
-    pictures = len(problem.features) == 3
+    pictures = problem.inputs == "pictures"
     return CAVIAOptions(inner_rate=1.0 if pictures else 0.1, context=100 if pictures else 5)
 
 

@@ -32,11 +32,11 @@ class Method(Entry):
     """Its options for a problem; the class's defaults if None."""
     kinds: tuple[str, ...] = KINDS
     """The kinds of problems that it is made for; it raises an error for others."""
-    inputs: tuple[int, ...] = (1, 3)
-    """How many axes an input may have: 1 vectors, 2 the cells of tables, 3 pictures."""
+    inputs: tuple[str, ...] = ("vectors", "pictures")
+    """The kinds of inputs that it is made for."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
     """Options of its experiments that differ from those of other methods, by a trait of the
-    setting, such as `regression`, `images`, or the setting's name."""
+    setting, such as `regression`, `pictures`, or the setting's name."""
     places: tuple[str, ...] = ()
     """The settings (first parts of recipes' names) that it has recipes for; all if empty."""
     inside: str | Callable[..., dict[str, object]] = ""
@@ -67,7 +67,7 @@ class Method(Entry):
         """Whether it is made for tasks of this problem, and has a recipe in this setting if one is
         named."""
         there = not place or not self.places or place in self.places
-        return there and problem.kind in self.kinds and len(problem.features) in self.inputs
+        return there and problem.kind in self.kinds and problem.inputs in self.inputs
 
     def options(self, problem: Problem) -> Options:
         """Its options for a problem."""

@@ -165,7 +165,7 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
     return PLATIPUSOptions(
         inner_rate=rate,
         prior_rate=min(rate, PLATIPUSOptions.prior_rate),
-        samples=5 if len(problem.features) == 3 else PLATIPUSOptions.samples,
+        samples=5 if problem.inputs == "pictures" else PLATIPUSOptions.samples,
     )
 
 

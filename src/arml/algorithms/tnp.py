@@ -155,7 +155,7 @@ class TNPOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TNP:
         """The learner with fresh weights, and on pictures the body of `net`."""
-        pictures = len(problem.features) == 3
+        pictures = problem.inputs == "pictures"
         body = with_body(net, "TNP").body if pictures else Body((), "batch")
         size = units(body, problem.features)
         numbers = problem.outputs * (2 if problem.kind == "regression" else 1)

@@ -68,7 +68,7 @@ class Learned(NamedTuple):
 def is_of_pictures(learner: Learner) -> bool:
     """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
     problem = learner.problem
-    pictures = len(problem.features) == 3 or learner.portable.inputs is not None
+    pictures = problem.inputs == "pictures" or learner.portable.inputs is not None
     return problem.kind == "classification" and pictures
 
 
@@ -179,7 +179,7 @@ def _opened(content: object) -> Any:
         predictor = unpacked(load_predictor, files)
     except (TypeError, ValueError, binascii.Error, OSError, zipfile.BadZipFile, RunError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
-    pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
+    pictures = predictor.problem.inputs == "pictures" or predictor.portable.inputs is not None
     if predictor.classes is None or not pictures:
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor

@@ -57,7 +57,7 @@ def write_page(
         check_runtime(runtime)
         _write_page(folder, runtime, _of_photographs(predictor))
         return
-    pictures = len(predictor.problem.features) == 3 or predictor.portable.inputs is not None
+    pictures = predictor.problem.inputs == "pictures" or predictor.portable.inputs is not None
     if predictor.classes is None or not pictures:
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"

@@ -30,7 +30,7 @@ FEW = 10
 def kind_of(learner: Learner) -> Kind | None:
     """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
-    return KINDS[problem.kind] if len(problem.features) == 2 else None
+    return KINDS[problem.kind] if problem.inputs == "tables" else None
 
 
 class Request(NamedTuple):

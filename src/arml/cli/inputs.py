@@ -63,7 +63,7 @@ def inputs_of(
     if isinstance(owner, PhotoPredictor):
         owner = owner.learner
     photos = isinstance(owner, PhotoLearner)
-    pictures = photos or owner.portable.inputs is not None or len(owner.problem.features) == 3
+    pictures = photos or owner.portable.inputs is not None or owner.problem.inputs == "pictures"
     wrong = [path for path in paths if is_table(path) == pictures]
     if wrong and pictures:
         raise ValueError(
@@ -77,7 +77,7 @@ def inputs_of(
             f"{wrong[0]} is no table, and {name} reads tables: name a CSV file (a spreadsheet "
             "program saves one), or use the learner photos for pictures"
         )
-    return Table() if len(owner.problem.features) == 2 else Vectors()
+    return Table() if owner.problem.inputs == "tables" else Vectors()
 
 
 class Pictures:

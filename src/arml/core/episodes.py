@@ -24,6 +24,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
+AXES = {"vectors": 1, "tables": 2, "pictures": 3}
+"""The kinds of inputs, with the axes of one input: its numbers; its columns, and the facts about a
+cell; height, width and channels."""
 Tasks = Any
 """A `TaskDistribution`, or any object with `problem`, `families` and `sample(key)`."""
 
@@ -35,12 +38,14 @@ class Problem:
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
     targets; `shots` the support examples of each class (classification) or in all (regression);
     `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
-    from, 0 where there is no such list.
+    from, 0 where there is no such list. `inputs` is one of `AXES`; if it is empty, the one with as
+    many axes as `features`.
 
         problem = arml.Problem("regression", (1,), outputs=1, shots=5, queries=10)
         problem.support, problem.query
 
-    **Raises** `ValueError` in one line for another kind, and for a count below 1.
+    **Raises** `ValueError` in one line for another kind, for features that are no such inputs, and
+    for a count below 1.
     """
 
     kind: Literal["regression", "classification"]
@@ -49,12 +54,23 @@ class Problem:
     shots: int
     queries: int
     classes: int = 0
+    inputs: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in ("regression", "classification"):
             raise ValueError(f"kind must be regression or classification, got {self.kind!r}")
         if not isinstance(self.features, tuple):
             raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
+        rank = len(self.features)
+        if not self.inputs:
+            kinds = [kind for kind, axes in AXES.items() if axes == rank]
+            object.__setattr__(self, "inputs", [*kinds, "vectors"][0])
+        if AXES.get(self.inputs) != rank:
+            kinds = [f"{kind} (axes: {axes})" for kind, axes in AXES.items()]
+            raise ValueError(
+                f"inputs must be one of {', '.join(kinds)}, got {self.inputs!r} and features "
+                f"{self.features}"
+            )
         for name in ("outputs", "shots", "queries"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
@@ -146,7 +162,7 @@ class TaskDistribution(eqx.Module):
 def protocol_of(problem: Problem) -> Facts:
     """The facts that every table states: ways, shots, queries, and the size of pictures."""
     ways = {"ways": problem.outputs} if problem.kind == "classification" else {}
-    pictures = {"size": problem.features[0]} if len(problem.features) == 3 else {}
+    pictures = {"size": problem.features[0]} if problem.inputs == "pictures" else {}
     return {**ways, "shots": problem.shots, "queries": problem.queries, **pictures}
 
 

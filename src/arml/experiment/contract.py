@@ -341,7 +341,7 @@ KINDS = {
     "regression": Kind(functions_2d(shots=5, queries=4), MLP),
     "vectors": Kind(blobs((4,), 3, 2), MLP),
     # Batch normalisation follows the convolution and cancels its bias.
-    "images": Kind(
+    "pictures": Kind(
         # Noisy, so that no method is certain: a loss of zero has no gradient.
         blobs((16, 16, 1), 3, 1, noise=4.0),
         OneBlock(),
@@ -432,7 +432,7 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
     others."""
     cases, refused = {}, []
     for kind, about in KINDS.items():
-        cancelled = (*about.cancelled, ".bias") if kind == "images" else about.cancelled
+        cancelled = (*about.cancelled, ".bias") if kind == "pictures" else about.cancelled
         case = make("maml", about._replace(network=network, cancelled=cancelled))
         features = (2, *about.tasks.problem.features)
         try:

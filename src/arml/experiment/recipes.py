@@ -59,7 +59,7 @@ class Setting(NamedTuple):
     """Everything but the method, whose name and options are filled in."""
     traits: tuple[str, ...] = ()
     """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
-    `vectors`, `images` or `tables`), and its name."""
+    `vectors`, `pictures` or `tables`), and its name."""
 
     def of(self, method: Method, **shape: int) -> Experiment:
         """A method's experiment in this setting, whose tasks may have other `ways`, `shots` or
@@ -100,12 +100,9 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
 
 
 def kind_of(problem: Problem) -> str:
-    """The kind of tasks with this problem: `regression`, `vectors`, `images` or `tables`."""
-    if len(problem.features) == 2:
-        return "tables"
-    if problem.kind == "regression":
-        return "regression"
-    return "images" if len(problem.features) == 3 else "vectors"
+    """The kind of tasks with this problem: `regression` of vectors, or else that of its inputs."""
+    vectors = problem.inputs == "vectors"
+    return problem.kind if vectors and problem.kind == "regression" else problem.inputs
 
 
 USUAL: dict[str, dict[str, Any]] = {
@@ -120,7 +117,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "checkpoint_every": 500,
         "validate_every": 500,
     },
-    "images": {
+    "pictures": {
         "network": Conv4Options(),
         # On validation tasks this rate is better than 0.001 for each method that was tried, except
         # for ARML with its published settings (results/starter).

@@ -163,7 +163,7 @@ PENALTY = 0.01
 
 def has_simple(problem: Problem) -> bool:
     """Whether simple classifiers suit a problem. The cells of tables are no plain numbers."""
-    return problem.kind == "classification" and len(problem.features) != 2
+    return problem.kind == "classification" and problem.inputs != "tables"
 
 
 def simple_scores(

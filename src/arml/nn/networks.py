@@ -248,7 +248,7 @@ class MLPOptions(Options):
     """Initial weights: the authors' truncated normal of .01, or He's."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        if len(problem.features) > 2:
+        if problem.inputs == "pictures":
             raise ValueError(
                 f"an MLP reads vectors, but these tasks have inputs of shape {problem.features}; "
                 "use the network conv4"
@@ -272,7 +272,7 @@ class Conv4Options(Options):
     set."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        if len(problem.features) != 3 or min(problem.features[:2]) < 16:
+        if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
             raise ValueError(
                 "Conv-4 halves its images four times, so it needs inputs of shape (height, width, "
                 f"channels) of at least 16 px; these tasks have {problem.features}"

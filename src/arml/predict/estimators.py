@@ -50,7 +50,7 @@ class FewShot(BaseEstimator):
         it cannot use; `RunError` if there is no learner of that name.
         """
         learner = self._loaded()
-        single = isinstance(learner, PhotoLearner) or len(learner.problem.features) == 2
+        single = isinstance(learner, PhotoLearner) or learner.problem.inputs == "tables"
         if single and self.uses not in ("auto", "learner"):
             raise ValueError(
                 f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
@@ -64,7 +64,7 @@ class FewShot(BaseEstimator):
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
-        if len(problem.features) == 2:  # rows of any columns: numbers, categories, missing cells
+        if problem.inputs == "tables":  # rows of any columns: numbers, categories, missing cells
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             validate_data(self, X, y, skip_check_array=True)
@@ -132,7 +132,7 @@ class FewShot(BaseEstimator):
             return validate_data(self, self.predictor_.learner.embed(X), reset=False)
         if self.learner is None:
             return small_pictures(X)
-        if len(problem.features) == 2:
+        if problem.inputs == "tables":
             table = _table(X)  # first, because what has no columns is refused there
             validate_data(self, X, reset=False, skip_check_array=True)
             return table
@@ -142,8 +142,8 @@ class FewShot(BaseEstimator):
 
 def _rows(X: Any, problem: Problem) -> Any:
     """Images as flat rows, which scikit-learn's own checks can read."""
-    if len(problem.features) == 3 and len(np.shape(X)) == 4:
-        images = checked_inputs(X, problem.features, "X")
+    if problem.inputs == "pictures" and len(np.shape(X)) == 4:
+        images = checked_inputs(X, problem, "X")
         return images.reshape(len(images), -1)
     return X
 

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 LARGEST = np.finfo(np.float32).max
 
 
-def checked_inputs(x: object, features: tuple[int, ...], what: str) -> np.ndarray:
+def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
+    """Inputs `[n, *features]` of tasks of this problem: see `checked_array`."""
+    return checked_array(x, problem.features, what, pixels=problem.inputs == "pictures")
+
+
+def checked_array(
+    x: object, features: tuple[int, ...], what: str, *, pixels: bool = False
+) -> np.ndarray:
     """Inputs `[n, *features]`, bytes or float32. `what` is their name in an error.
 
     **Raises** `ValueError` for another shape, for texts, for numbers that are not finite, and for
@@ -37,7 +44,7 @@ def checked_inputs(x: object, features: tuple[int, ...], what: str) -> np.ndarra
             f"expected {what} as numbers {wanted}, got {error}: convert them"
         ) from None
     if array.ndim == 0 or array.shape[1:] != features:
-        first = len(features) == 3 and array.shape[1:] == (features[2], *features[:2])
+        first = pixels and array.shape[1:] == (features[2], *features[:2])
         advice = (
             "move the channels last, as by np.moveaxis(x, 1, -1)"
             if first
@@ -48,8 +55,8 @@ def checked_inputs(x: object, features: tuple[int, ...], what: str) -> np.ndarra
         raise ValueError(
             f"expected finite {what}, got NaN or infinity (of 32 bits): fill or drop these rows"
         )
-    pixels = len(features) == 3 and array.dtype != np.uint8 and array.size > 0
-    if pixels and (array.min() < 0 or array.max() > 1):
+    floating = pixels and array.dtype != np.uint8 and array.size > 0
+    if floating and (array.min() < 0 or array.max() > 1):
         raise ValueError(
             f"expected pixels as bytes, or floats from 0 to 1, got floats from {array.min():g} to "
             f"{array.max():g}: divide by 255, or pass bytes"
@@ -216,7 +223,7 @@ def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | Non
 
     **Raises** `ValueError` for a model that a learner of pixels does not use, and as `remade`.
     """
-    if len(owner.problem.features) == 3:
+    if owner.problem.inputs == "pictures":
         if model is not None:
             raise ValueError("this learner reads pixels and uses no model: leave --model out")
         return PictureReader(owner.problem.features[0], lambda pixels: pixels)

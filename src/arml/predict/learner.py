@@ -77,7 +77,7 @@ class FewShotLearner:
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        if len(self.problem.features) != 2:
+        if self.problem.inputs != "tables":
             return learned(self.portable, x, y, sample_weight)
         if sample_weight is not None:
             raise ValueError("a learner of tables cannot use sample weights: leave them out")

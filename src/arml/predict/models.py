@@ -57,9 +57,9 @@ Function = Callable[[Any], Any]
 def models_of(problem: Problem) -> tuple[str, ...]:
     """The models that a predictor of such a problem can use; the learner comes first, and the
     ensemble last, if there are several."""
-    if problem.kind == "regression" or len(problem.features) == 2:
+    if problem.kind == "regression" or problem.inputs == "tables":
         return (LEARNER,)
-    pictures = len(problem.features) == 3 and min(problem.features[:2]) >= 16
+    pictures = problem.inputs == "pictures" and min(problem.features[:2]) >= 16
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
 

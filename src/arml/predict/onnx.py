@@ -502,7 +502,7 @@ def write_predictor(
     graph.metadata = {"features": json.dumps(features)}
     if extractor is not None:
         x = _vectors(graph, _pictures(graph), extractor)
-    elif len(features) == 3:
+    elif problem.inputs == "pictures":
         x = convert(graph, lambda x: resized(x, features[0]) / 255, _pictures(graph))
     else:
         x = graph.add_input("inputs", np.float32, (QUERIES, *features))

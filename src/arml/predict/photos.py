@@ -47,7 +47,7 @@ from arml.datasets.features import PHOTOS, Extractor
 from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
-from arml.predict.inputs import checked_inputs, checked_labels, joined_labels, weighted
+from arml.predict.inputs import checked_array, checked_labels, joined_labels, weighted
 from arml.results.files import (
     Json,
     RunError,
@@ -242,7 +242,7 @@ class PhotoLearner:
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
             what = "pictures [n, h, w, 3], or their vectors,"
-            return checked_inputs(x, (dimension,), what).astype(np.float32)
+            return checked_array(x, (dimension,), what).astype(np.float32)
         pictures, parts = _listed(x), []
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for part in pool.map(self._embedded, pictures, range(len(pictures))):
@@ -497,7 +497,7 @@ def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
             f"{where}: expected pixels [h, w, 3] or the path of a file, got "
             f"{type(picture).__name__} of shape {list(pixels.shape)}"
         )
-    (pixels,) = checked_inputs(pixels[None], pixels.shape, where)
+    (pixels,) = checked_array(pixels[None], pixels.shape, where, pixels=True)
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * 255).astype(np.uint8)
     return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))

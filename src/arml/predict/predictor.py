@@ -132,7 +132,7 @@ class Predictor(PredictorBase):
 
         **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
         """
-        more = checked_inputs(x, self.problem.features, "support inputs")
+        more = checked_inputs(x, self.problem, "support inputs")
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self.flat else known, y, len(more))
         weight = None
@@ -173,7 +173,7 @@ class Predictor(PredictorBase):
 
     def read(self, x: Any) -> np.ndarray:
         """The inputs `[n, *features]`, checked."""
-        return checked_inputs(x, self.problem.features, "queries")
+        return checked_inputs(x, self.problem, "queries")
 
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
         _check_process()
@@ -265,7 +265,7 @@ class Predictor(PredictorBase):
 
 def learned(portable: Portable, x: Any, y: Any, sample_weight: Any = None) -> Predictor:
     """The task of a support set, learned. **Raises** `ValueError` for other examples."""
-    inputs = checked_inputs(x, portable.problem.features, "support inputs")
+    inputs = checked_inputs(x, portable.problem, "support inputs")
     if not len(inputs):
         raise ValueError("no examples: give some")
     inputs, y, weight = weighted(inputs, y, sample_weight)

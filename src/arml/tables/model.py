@@ -589,7 +589,7 @@ METHODS = (
         options_class=TablesOptions,
         paper="arml, after nanoTabPFN (2025) and ARML (ICLR 2020)",
         year=2026,
-        inputs=(2,),
+        inputs=("tables",),
         descends=False,
         exceptions={
             "test_lapack_gets_one_matrix_at_a_time": (

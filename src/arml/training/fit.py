@@ -329,7 +329,7 @@ class FitOptions:
     def usual(cls, problem: Problem, steps: int) -> "FitOptions":
         """The options of the recipes for such tasks. On a CPU, convolutions are neither scanned nor
         batched over tasks."""
-        images = len(problem.features) == 3
+        images = problem.inputs == "pictures"
         batch, interval = (4, 20) if images else (25, 100)
         chunk = min(batch, at_once_by_default(problem))
         return cls(OuterOptions(), steps, batch, interval, 10 * interval, 200, not images, chunk)
