@@ -47,7 +47,7 @@ from sklearn.svm import SVC, SVR
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.predict.reliability import number_folds
+from arml.predict.folds import folds
 from arml.results.files import write_json
 from arml.tables.columns import missing, reader, schema_of, width_of
 from arml.tables.predictor import widening
@@ -228,7 +228,7 @@ class Learned:
     def distances(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of each example from what the others predict for it, in scales."""
         found = []
-        for _, fold in number_folds(y):
+        for _, fold in folds(y, classes=False):
             kept = np.setdiff1d(np.arange(len(y)), fold)
             centre, scale = self.numbers(x[kept], y[kept], x[fold]).T
             found.append(np.abs(y[fold] - centre) / scale)

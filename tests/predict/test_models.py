@@ -166,10 +166,10 @@ def test_a_check_predicts_by_predictors_of_the_others():
     few, (x, y) = protonet(VECTORS, MLPOptions((8,), "he")), corners(3, spread=2)
     found = few.adapt(x, y).reliability()
     assert found.model == "learner"
-    from arml.predict.reliability import class_folds, equal_inputs
+    from arml.predict.folds import equal_inputs, folds
 
     total = np.zeros((9, 3))
-    for train, test in class_folds(y, equal_inputs(x), repeats=3):
+    for train, test in folds(y, equal_inputs(x), repeats=3):
         total[test] += few.adapt(x[train], y[train]).predict_proba(x[test])
     np.testing.assert_allclose(found.probabilities, total / 3, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="use predict_proba"):

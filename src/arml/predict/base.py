@@ -12,14 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arml.predict.files import packed, unpacked
+from arml.predict.folds import NEAR, equal_inputs
 from arml.predict.inputs import places_of
 from arml.predict.reliability import (
-    NEAR,
     Evaluation,
     NumberReliability,
     Reliability,
     classification_reliability,
-    equal_inputs,
     regression_reliability,
 )
 

@@ -31,6 +31,7 @@ from arml.experiment.running import Portable, for_classes
 from arml.nn.networks import Body
 from arml.predict.base import LEARNER, PredictorBase, softmax
 from arml.predict.files import write_learner
+from arml.predict.folds import Places, folds
 from arml.predict.inputs import (
     checked_inputs,
     checked_labels,
@@ -51,7 +52,7 @@ from arml.predict.models import (
     models_of,
 )
 from arml.predict.onnx import QUERIES, write_predictor
-from arml.predict.reliability import Places, class_folds, left_out
+from arml.predict.reliability import left_out
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -189,7 +190,7 @@ class Predictor(PredictorBase):
             return self._without(train)._each(self.x[test])
 
         names = self.models[:-1]
-        checked, found = left_out(refit, class_folds(self.y, self._same), len(self.y))
+        checked, found = left_out(refit, folds(self.y, self._same), len(self.y))
         own = [found[k][np.arange(len(checked)), self.y[checked]] for k in names if found]
         weights = class_weights(np.stack(own, axis=1) if own else np.zeros((0, len(names))))
         return dict(zip(names, weights.tolist(), strict=True))

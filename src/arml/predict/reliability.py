@@ -5,8 +5,7 @@ refits everything that reads labels (the choice of columns, encodings, scales, t
 of models) from the examples that it may see, so no estimate has seen its own answers.
 
 - Classes are left out in balanced folds (stratified), repeatedly if the examples are few. Leaving
-  one example out would make its class the rarest, which decides ties. The folds depend on what the
-  examples are, and not on the order in which they came.
+  one example out would make its class the rarest, which decides ties. See `arml.predict.folds`.
 - Copies, equal examples with one label, are left out together and named. Equal examples with
   several labels are named, too, and left out one by one: their input does not decide the label.
 - A class without a second example that differs cannot be checked: without the first it is unknown.
@@ -24,33 +23,26 @@ The check learns from a fold less than the predictor does, so it is slightly pes
 """
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.predict.folds import Places, folds, units_of
 from arml.results.files import Json
 
-FOLDS = 10
-"""Folds at most; of classes no more than the largest has distinct examples."""
 FEW = 60
 """Up to so many examples of classes are left out `REPEATS` times in different folds."""
 REPEATS = 3
 FAR = 6.0
 """A number is far off if its residual is so many times the median residual."""
-NEAR = 0.05
-"""Pictures are copies if their distance is below this share of the median distance."""
-NEAR_MOST = 2_000
-"""Up to so many examples are compared in pairs; of more, only equal ones are found."""
 SHOWN = 5
 """Examples that are named in words."""
 MEAN = "always the mean"
 """The simplest regression, which every other should beat."""
 
-Places = Int[np.ndarray, " _"]
 Copies = tuple[tuple[int, ...], ...]
 Refit = Callable[[Places, Places], Mapping[str, np.ndarray]]
 """From the places of the examples to learn from, and of those to predict, to the predictions of one
@@ -347,7 +339,7 @@ def classification_reliability(
         each = refit(train, test).items()
         return {name: np.c_[found, found.argmax(axis=1) == y[test]] for name, found in each}
 
-    checked, found = left_out(marked, class_folds(y, same, repeats=repeats), len(y))
+    checked, found = left_out(marked, folds(y, same, repeats=repeats), len(y))
     model = model or next(iter(found), "model")
     mean = found.get(model, np.zeros((0, len(classes) + 1)))
     return Reliability(
@@ -377,7 +369,7 @@ def regression_reliability(
         mean = np.broadcast_to(y[train].mean(axis=0), y[test].shape)
         return {**refit(train, test), MEAN: mean}
 
-    checked, found = left_out(compared, number_folds(y, same), len(y))
+    checked, found = left_out(compared, folds(y, same, classes=False), len(y))
     model, y, several = model or next(iter(found), "model"), y[checked], _copies(same, y)
     if not len(checked):
         return NumberReliability(y, y, model, dict.fromkeys((model, MEAN), y.sum(axis=0) + np.nan))
@@ -399,97 +391,6 @@ def left_out(
     return checked, {name: one[checked] / times[checked, None] for name, one in sums.items()}
 
 
-def class_folds(
-    y: Int[np.ndarray, " n"], same: Int[np.ndarray, " n"] | None = None, *, repeats: int = 1
-) -> Iterator[tuple[Places, Places]]:
-    """The places to learn from and to predict, for each fold of each repeat. Every class that has
-    two examples that differ is predicted, and is learned from whenever it is."""
-    groups = _groups(same, y)
-    several = [len(np.unique(groups[y == k])) for k in range(y.max() + 1)]
-    order = _by_content(y, same)
-    places = order[np.array(several)[y[order]] > 1]
-    if not len(places):
-        return
-    labels, own = y[places], _numbered(groups[places])
-    # Here, because scikit-learn takes most of a second to load.
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-
-    kind: Any = StratifiedGroupKFold if len(np.unique(own)) < len(own) else StratifiedKFold
-    for seed in range(repeats):
-        splitter = kind(min(FOLDS, max(several)), shuffle=True, random_state=seed)
-        with warnings.catch_warnings():  # a class may have fewer examples than there are folds
-            warnings.simplefilter("ignore", UserWarning)
-            parts = [places[out] for _, out in splitter.split(places, labels, own)]
-        for test in parts:
-            # Of a class whose groups all fell into one fold, nothing can be predicted here.
-            left = np.setdiff1d(np.arange(len(y)), test)
-            test = test[np.isin(y[test], y[left])]
-            if len(test):
-                yield np.setdiff1d(np.arange(len(y)), test), test
-
-
-def number_folds(
-    y: np.ndarray, same: Int[np.ndarray, " n"] | None = None
-) -> Iterator[tuple[Places, Places]]:
-    """The same for numbers `[n]` or `[n, targets]`."""
-    from sklearn.model_selection import GroupKFold
-
-    order = _by_content(y, same)
-    groups = _numbered(_groups(same, y)[order])
-    folds = min(int(groups.max(initial=-1)) + 1, FOLDS)
-    if folds > 1:
-        splitter = GroupKFold(folds, shuffle=True, random_state=0)
-        for train, test in splitter.split(order, groups=groups):
-            yield np.sort(order[train]), np.sort(order[test])
-
-
-def equal_inputs(x: np.ndarray, near: float = 0.0) -> Int[np.ndarray, " n"]:
-    """A number for each example `[n, *features]`: equal inputs have the same. The numbers depend on
-    the inputs alone, and not on their order.
-
-    **Arguments**
-
-    - `near`: inputs are equal, too, if their distance is below this share of the median distance
-      between examples. For pictures, of which two that differ are never so near.
-    """
-    rows = np.ascontiguousarray(x).reshape(len(x), -1)
-    _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    if not near or not 2 < len(first) <= len(x) <= NEAR_MOST:
-        return same
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import pdist
-
-    away = pdist(rows[first].astype(np.float32))
-    joined = fcluster(linkage(away, "complete"), near * float(np.median(away)), "distance")
-    return np.asarray(joined[same])
-
-
-def _by_content(y: np.ndarray, same: Int[np.ndarray, " n"] | None) -> Places:
-    """The places of the examples in an order that depends on their inputs and labels alone."""
-    if same is None:
-        return np.arange(len(y))
-    return np.lexsort((*y.reshape(len(y), -1).T, same))
-
-
-def _numbered(groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The same groups, numbered in the order in which they come."""
-    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
-def _groups(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> Int[np.ndarray, " n"]:
-    """The group of each example: equal inputs have one if their labels or targets are equal."""
-    if same is None:
-        return np.arange(len(y))
-    groups = same.copy()
-    answers = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)[1]
-    for group in np.unique(same):
-        members = np.flatnonzero(same == group)
-        if len(np.unique(answers[members])) > 1:
-            groups[members] = same.max() + 1 + members
-    return groups
-
-
 def _copies(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> tuple[Copies, Copies]:
     """The places of equal inputs with one label or target, and of those with several."""
     if same is None:
@@ -499,7 +400,7 @@ def _copies(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> tuple[Copies, 
             tuple(np.flatnonzero(groups == group).tolist())
             for group in np.flatnonzero(np.bincount(groups) > 1)
         }
-        for groups in (same, _groups(same, y))
+        for groups in (same, units_of(y, same))
     )
     return tuple(sorted(alone)), tuple(sorted(equal - alone))
 

@@ -46,9 +46,9 @@ from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import write_learner
+from arml.predict.folds import equal_inputs, folds
 from arml.predict.inputs import checked_labels
 from arml.predict.predictor import adapting
-from arml.predict.reliability import class_folds, equal_inputs, number_folds
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
     LARGEST,
@@ -244,7 +244,7 @@ class TablePredictor(PredictorBase):
     def _distances(self) -> Float[np.ndarray, " n"]:
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
-        for train, test in number_folds(self.y, self._same):
+        for train, test in folds(self.y, self._same, classes=False):
             centre, scale = self._fit(train)(self.values[test]).T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
@@ -266,14 +266,13 @@ class TablePredictor(PredictorBase):
         """How much each used column matters: by how much the mean log-probability of an example's
         label (or log-density of its number) falls, when the other examples predict it without that
         column."""
-        split = number_folds if self.classes is None else class_folds
-        folds = [*split(self.y, self._same)]
+        parts = [*folds(self.y, self._same, classes=self.classes is not None)]
 
         def likely(hidden: int | None) -> float:
-            parts = [
-                self._likely(self._fit(a, hidden)(self.values[b]), self.y[b]) for a, b in folds
+            found = [
+                self._likely(self._fit(a, hidden)(self.values[b]), self.y[b]) for a, b in parts
             ]
-            return float(np.mean(np.concatenate([np.zeros(0), *parts]))) if parts else 0.0
+            return float(np.mean(np.concatenate(found))) if found else 0.0
 
         usual = likely(None)
         owners = reader(self.schema, self.values, self.y).owners.tolist()

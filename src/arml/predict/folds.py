@@ -1,0 +1,122 @@
+"""Folds: which examples to learn from, and which to predict, wherever examples are left out.
+
+Examples that belong together are left out together: equal inputs with one label (copies), and the
+examples of one group, such as the rows of one person. The folds are balanced over the classes, and
+depend on what the examples are, not on the order in which they came.
+
+scikit-learn's folds would load for a second, and depend on the order.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int
+
+FOLDS = 10
+"""Folds at most; of classes no more than the largest has units."""
+NEAR = 0.05
+"""Pictures are copies if their distance is below this share of the median distance."""
+NEAR_MOST = 2_000
+"""Up to so many examples are compared in pairs; of more, only equal ones are found."""
+
+Places = Int[np.ndarray, " _"]
+Numbers = Int[np.ndarray, " n"]
+"""A number for each example: those with the same belong together."""
+
+
+def folds(
+    y: np.ndarray,
+    same: Numbers | None = None,
+    groups: Numbers | None = None,
+    *,
+    classes: bool = True,
+    repeats: int = 1,
+    most: int = FOLDS,
+) -> Iterator[tuple[Places, Places]]:
+    """The places to learn from and to predict, for each fold of each repeat.
+
+    A class whose examples are all one unit (see `units_of`) is never predicted, and every class is
+    learned from in each fold. Of two examples of a class, each is in a fold of its own.
+
+    **Arguments**
+
+    - `y`: the places of the labels among the classes `[n]`, or targets `[n]` or `[n, targets]`.
+    - `same`: equal inputs have the same number: see `equal_inputs`. The folds do not depend on the
+      order of the examples if it is given.
+    - `groups`: examples of one group have the same number.
+    - `classes`: whether `y` are labels, over which the folds are balanced.
+    - `most`: folds at most.
+    """
+    n, unit = len(y), units_of(y, same, groups)
+    labels = y.astype(int) if classes else np.zeros(n, int)
+    several = np.bincount(np.unique(np.stack([labels, unit]), axis=1)[0]) if n else np.zeros(1, int)
+    (checked,) = np.nonzero(several[labels] > 1)
+    if not len(checked):
+        return
+    content = np.arange(n) if same is None else _pairs(same, y)
+    checked = checked[np.argsort(unit[checked], kind="stable")]
+    units = np.split(checked, np.flatnonzero(np.diff(unit[checked])) + 1)
+    units.sort(key=lambda places: sorted(content[places].tolist()))
+    counts = [np.bincount(labels[places], minlength=len(several)) for places in units]
+    totals = np.maximum(np.bincount(labels[checked], minlength=len(several)), 1)
+    for seed in range(repeats):
+        order = np.random.default_rng(seed).permutation(len(units))
+        there = np.zeros((min(most, int(several.max())), len(several)))
+        fold = np.full(n, -1)
+        for i in sorted(order, key=lambda i: -len(units[i])):
+            # Where its classes are rarest; of such folds, the smallest.
+            f = np.argmin(there @ (counts[i] / totals) + 1e-6 * there.sum(axis=1) / n)
+            there[f] += counts[i]
+            fold[units[i]] = f
+        for f in range(len(there)):
+            (test,) = np.nonzero(fold == f)
+            test = test[np.isin(labels[test], labels[fold != f])]
+            if len(test):
+                yield np.setdiff1d(np.arange(n), test), test
+
+
+def units_of(y: np.ndarray, same: Numbers | None = None, groups: Numbers | None = None) -> Numbers:
+    """The unit of each example: the examples of a unit are left out together. These are copies
+    (equal inputs whose labels or targets are equal, too) and the examples of a group. Equal inputs
+    with several labels are no copies: their input does not decide the label."""
+    unit, parts = np.arange(len(y)), []
+    if same is not None and len(y):
+        several = np.bincount(np.unique(np.stack([same, _pairs(same, y)]), axis=1)[0]) > 1
+        parts.append(np.where(several[same], same.max() + 1 + unit, same))
+    if groups is not None:
+        parts.append(np.unique(groups, return_inverse=True)[1])
+    while True:  # until the examples that are joined by either have the same number
+        before = unit
+        for part in parts:
+            least = np.full(part.max(initial=0) + 1, len(y))
+            np.minimum.at(least, part, unit)
+            unit = least[part]
+        if np.array_equal(before, unit):
+            return unit
+
+
+def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
+    """A number for each example `[n, *features]`: equal inputs have the same. The numbers depend on
+    the inputs alone, and not on their order.
+
+    **Arguments**
+
+    - `near`: inputs are equal, too, if their distance is below this share of the median distance
+      between examples. For pictures, of which two that differ are never so near.
+    """
+    rows = np.ascontiguousarray(x).reshape(len(x), -1)
+    _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if not near or not 2 < len(first) <= len(x) <= NEAR_MOST:
+        return same
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import pdist
+
+    away = pdist(rows[first].astype(np.float32))
+    joined = fcluster(linkage(away, "complete"), near * float(np.median(away)), "distance")
+    return np.asarray(joined[same])
+
+
+def _pairs(same: Numbers, y: np.ndarray) -> Numbers:
+    """A number for each example: equal inputs with equal answers have the same."""
+    columns = np.column_stack([same, y.reshape(len(y), -1)])
+    return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1])
