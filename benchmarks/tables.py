@@ -147,7 +147,7 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
             if classes is not None:
                 labels = [np.searchsorted(classes, some) for some in labels]
             try:
-                schema = schema_of(part[0], classes=classes is not None)
+                schema = schema_of(part[0], labels[0])
             except ValueError:
                 continue
             read = [_read(schema, some) for some in part]

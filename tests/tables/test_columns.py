@@ -145,10 +145,11 @@ def test_columns_that_count_the_rows_are_left_out():
     assert [column.name for column in schema.columns] == ["x"]
     assert schema.left_out == dict.fromkeys(("Nr", "sorted", "day"), "counts the rows")
     # A function is often sampled in order: then only steps of one count.
-    found = kinds(as_table({**counted, "day": days}), classes=False)
+    found = kinds(as_table({**counted, "day": days}), y=np.arange(20.0))
     assert found == {"x": "number", "sorted": "number", "day": "date"}
     shuffled = {"x": x, "customer id": RNG.permutation(20)}
     assert kinds(shuffled) == {"x": "number"}
+    assert kinds(as_table(counted), keep=["Nr"]) == {"x": "number", "Nr": "number"}
     assert kinds({"time": range(20)}) == {"time": "number"}, "nothing else is there"
 
 

@@ -61,6 +61,8 @@ class AdaptOptions(AnswerOptions):
     """Column of a CSV file to predict; without --query its empty cells are predicted."""
     without: tuple[str, ...] = ()
     """Columns that are not used; the answers repeat them."""
+    keep: tuple[str, ...] = ()
+    """Columns that are used even if they count the rows."""
     dates: Literal["dmy", "mdy", "ymd"] | None = None
     """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
@@ -191,9 +193,9 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
         learner = load(place)
     inputs = inputs_of(learner, options.model, [options.support, *options.query], named.name)
     if isinstance(inputs, Table):
-        inputs.dates = options.dates
-    elif options.dates:
-        raise ValueError("--dates is for tables with any columns: leave it out")
+        inputs.dates, inputs.keep = options.dates, options.keep
+    elif options.dates or options.keep:
+        raise ValueError("--dates and --keep are for tables with any columns: leave them out")
     return inputs, *inputs.learn(learner, options.support, options.target, options.without)
 
 

@@ -145,6 +145,8 @@ class Table:
 
     dates: Any = None
     """The order of day, month and year in dates that can be read in several ways."""
+    keep: Sequence[str] = ()
+    """Columns that are used even if they count the rows."""
 
     def __init__(self) -> None:
         self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
@@ -180,8 +182,9 @@ class Table:
         cells, lines = read_cells(path)
         if target is None:
             raise _no_column(target, cells, path)
-        options = {"where": str(path), "without": without, "dates": self.dates}
-        sheet = learned_sheet(learner.portable, cells, lines, target, **options)
+        options = {"without": without, "keep": self.keep, "dates": self.dates}
+        where = str(path)
+        sheet = learned_sheet(learner.portable, cells, lines, target, where=where, **options)
         tell(*sheet.predictor.remarks)
         own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
         self.unknown = own, [lines[i] for i in sheet.unknown], path

@@ -62,7 +62,7 @@ class FewShotLearner:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
-    def adapt(self, x: object, y: object, sample_weight: object = None) -> Any:
+    def adapt(self, x: object, y: object, sample_weight: object = None, **options: Any) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
@@ -73,15 +73,20 @@ class FewShotLearner:
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
           model `logistic` or `edges`; no other model can use it, and no learner of tables.
+        - `options`: for tables `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
 
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         if self.problem.inputs != "tables":
+            if options:
+                raise ValueError(
+                    f"{', '.join(options)}: only learners of tables have these options"
+                )
             return learned(self.portable, x, y, sample_weight)
         if sample_weight is not None:
             raise ValueError("a learner of tables cannot use sample weights: leave them out")
-        return _tables().adapted(self.portable, x, y)
+        return _tables().adapted(self.portable, x, y, **options)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""

@@ -123,6 +123,13 @@ class Schema:
         read = [column.read(table[column.name], where, lines) for column in self.columns]
         return np.stack(read, axis=1)
 
+    def remarks(self) -> list[str]:
+        """Which columns are not used, and why."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(name)
+        return [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+
     def unknown(self, table: Table) -> dict[str, list[str]]:
         """By the name of a category, its values in these rows that no example has."""
         found = {
@@ -208,11 +215,12 @@ def width_of(columns: int) -> int:
 
 def schema_of(
     table: Table,
+    y: np.ndarray | None = None,
     *,
-    classes: bool = True,
     where: str = "the table",
     lines: Sequence[int] | None = None,
     dates: Dates | None = None,
+    keep: Sequence[str] = (),
 ) -> Schema:
     """What the columns of labelled rows are.
 
@@ -222,22 +230,24 @@ def schema_of(
 
     **Arguments**
 
-    - `classes`: whether classes are predicted. For numbers a column counts rows only if its steps
-      are one, because functions are often sampled in order.
+    - `y`: the labels as places (integers), or the targets (floats). For targets a column counts
+      rows only if its steps are one, because functions are often sampled in order.
     - `where`, `lines`: what errors call the table, and its rows.
     - `dates`: the order of day, month and year in dates such as 03/04/2020.
+    - `keep`: columns that are used even if they count the rows.
 
     **Raises** `ValueError` in one line for a column that is neither, for dates that can be read in
     two ways, and for a table in which no column has two different values.
     """
     columns, left_out, counting = [], {}, []
+    classes = y is None or y.dtype.kind != "f"
     for name, cells in table.items():
         column = _column(name, cells, where, lines, dates)
         if isinstance(column, str):
             left_out[name] = column
             continue
         columns.append(column)
-        if _counts(column, column.read(cells, where, lines), classes):
+        if name not in keep and _counts(column, column.read(cells, where, lines), classes):
             counting.append(column)
     if not columns:
         n = len(next(iter(table.values()), ()))

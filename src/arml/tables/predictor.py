@@ -130,10 +130,7 @@ class TablePredictor(PredictorBase):
     @property
     def remarks(self) -> list[str]:
         """Which columns are not used and why, and what predicts if it is not the learner."""
-        by_reason: dict[str, list[str]] = {}
-        for name, reason in self.schema.left_out.items():
-            by_reason.setdefault(reason, []).append(name)
-        lines = [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+        lines = self.schema.remarks()
         read = reader(self.schema, self.values, self.y)
         if len(read.owners) < read.total:
             lines.append(
@@ -342,6 +339,7 @@ def learned(
     where: str = "the table",
     lines: Sequence[int] | None = None,
     without: Sequence[str] = (),
+    keep: Sequence[str] = (),
     dates: Dates | None = None,
 ) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
@@ -350,16 +348,17 @@ def learned(
 
     - `where`, `lines`: what errors call the table, and its rows.
     - `without`: columns that are not used.
-    - `dates`: see `schema_of`.
+    - `keep`, `dates`: see `schema_of`.
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
-    table, without = as_table(x), [*map(normal, without)]
-    for name in without:
-        if name not in table:
-            raise ValueError(
-                f"{where}: no column {name!r} to leave out; the columns are {', '.join(table)}"
-            )
+    table, without, keep = as_table(x), [*map(normal, without)], [*map(normal, keep)]
+    for names, what in (without, "leave out"), (keep, "keep"):
+        for name in names:
+            if name not in table:
+                raise ValueError(
+                    f"{where}: no column {name!r} to {what}; the columns are {', '.join(table)}"
+                )
     n = len(next(iter(table.values())))
     if not n:
         raise ValueError("no rows: give some examples")
@@ -369,15 +368,15 @@ def learned(
     else:
         classes, places = checked_labels(y, n)
     used = {name: cells for name, cells in table.items() if name not in without}
-    schema = schema_of(used, classes=classes is not None, where=where, lines=lines, dates=dates)
+    schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
     schema = replace(schema, left_out={**dict.fromkeys(without, "left out"), **schema.left_out})
     return TablePredictor(portable, schema, schema.read(table, where, lines), places, classes)
 
 
-def adapted(portable: Portable, x: Any, y: Any) -> TablePredictor:
+def adapted(portable: Portable, x: Any, y: Any, **options: Any) -> TablePredictor:
     """As `learned`, with a warning for each column that is not used because its cells say nothing
     about new rows."""
-    predictor = learned(portable, x, y)
+    predictor = learned(portable, x, y, **options)
     for name in predictor.keys:
         reason = predictor.schema.left_out[name]
         warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=3)
@@ -401,11 +400,10 @@ def learned_sheet(
     target: str,
     *,
     where: str = "the table",
-    without: Sequence[str] = (),
-    dates: Dates | None = None,
+    **options: Any,
 ) -> Sheet:
     """Learn the column `target` of a table as people have it: rows whose cell there is empty are no
-    examples. `lines` are those of the file.
+    examples. `lines` are those of the file; `options` go to `learned`.
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
@@ -439,7 +437,7 @@ def learned_sheet(
         )
     x = {key: [column[i] for i in known] for key, column in cells.items() if key != name}
     own = [lines[i] for i in known]
-    predictor = learned(portable, x, y, where=where, lines=own, without=without, dates=dates)
+    predictor = learned(portable, x, y, where=where, lines=own, **options)
     predictor.target = name
     return Sheet(predictor, known, unknown)
 
