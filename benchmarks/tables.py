@@ -48,9 +48,9 @@ import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.predict.folds import folds
+from arml.predict.tables import widening
 from arml.results.files import write_json
 from arml.tables.columns import missing, reader, schema_of, width_of
-from arml.tables.predictor import widening
 
 PLACE = Path(__file__).with_name("table_origins.json")
 ORIGINS = json.loads(PLACE.read_text(encoding="utf-8"))

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.tables import TablesOptions
 from arml.core.episodes import Examples, Problem
 from arml.nn.networks import MLPOptions
-from arml.tables.model import TablesOptions
 from small_tables import N, problem, table
 
 KEY = jax.random.key(0)

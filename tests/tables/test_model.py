@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from arml.algorithms.tables import Tables, TablesOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.nn.networks import MLPOptions
-from arml.tables.model import Tables, TablesOptions
 from small_tables import COLUMNS, WAYS, M, problem, table
 
 KEY = jax.random.key(0)

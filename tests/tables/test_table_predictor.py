@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 import arml
 from arml.cli import main
 from arml.predict.reliability import MEAN
-from arml.tables.predictor import MOST, TablePredictor, widening
+from arml.predict.tables import MOST, TablePredictor, widening
 
 RNG = np.random.default_rng(0)
 N = 16

@@ -18,7 +18,5 @@ def _own() -> Iterator[Method]:
         yield from getattr(import_module(f"{__name__}.{module.name}"), "METHODS", ())
 
 
-ALGORITHMS: Registry[Method] = Registry(
-    "method", Method, sorted(_own(), key=lambda m: m.year), room="arml.tables.model"
-)
+ALGORITHMS: Registry[Method] = Registry("method", Method, sorted(_own(), key=lambda m: m.year))
 """Every method by name, in the order of publication."""

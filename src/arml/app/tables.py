@@ -14,9 +14,9 @@ import numpy as np
 from arml.app.pictures import Limits
 from arml.predict.learner import FewShotLearner, Learner
 from arml.predict.reliability import digits_of
+from arml.predict.tables import Sheet, learned_sheet
 from arml.results.files import Json
 from arml.tables.columns import NUMBER, missing
-from arml.tables.predictor import Sheet, learned_sheet
 from arml.tables.sheet import cells_of, cells_of_file
 
 Kind = Literal["classes", "numbers"]

@@ -176,7 +176,7 @@ class Table:
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows. Rows whose
         target is empty are no examples."""
-        from arml.tables.predictor import learned_sheet
+        from arml.predict.tables import learned_sheet
         from arml.tables.sheet import read_cells
 
         cells, lines = read_cells(path)

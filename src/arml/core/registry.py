@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib import import_module, metadata, util
+from importlib import metadata, util
 from inspect import signature
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -151,27 +151,16 @@ class Registry(Mapping[str, E], Generic[E]):
     - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
       `arml.tasks` or `arml.networks`.
     - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
-    - `room`: a module of the package that brings more entries in a tuple `METHODS`. It is imported
-      at the first use, because it stands on a higher floor.
     """
 
-    def __init__(
-        self, part: str, entry: Callable[..., E], own: Iterable[E] = (), room: str = ""
-    ) -> None:
-        self.part, self.entry, self._room = part, entry, room
+    def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
+        self.part, self.entry = part, entry
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
         self._points = [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
 
     def _entries(self) -> dict[str, E]:
-        return {**self._built_in(), **self.others}
-
-    def _built_in(self) -> dict[str, E]:
-        """The package's own entries."""
-        room, self._room = self._room, ""
-        if room:
-            self._own |= {known.name: known for known in import_module(room).METHODS}
-        return self._own
+        return {**self._own, **self.others}
 
     @property
     def others(self) -> dict[str, E]:
@@ -211,7 +200,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
         **Raises** `ValueError` in one line.
         """
-        if entry.name in self._built_in():
+        if entry.name in self._own:
             raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
         self._others[entry.name] = entry
 

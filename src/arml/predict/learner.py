@@ -68,14 +68,14 @@ class FewShotLearner:
         **Arguments**
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.tables.predictor`.
+          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
           model `logistic` or `edges`; no other model can use it, and no learner of tables.
-        - `options`: for tables `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
+        - `options`: for tables `keep`, `without` and `dates`: see `arml.predict.tables.learned`.
 
-        Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
+        Returns a `Predictor`; of a table a `arml.predict.tables.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         if self.problem.inputs != "tables":
@@ -156,7 +156,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
 
 def _tables() -> Any:
     """The predictors of tables, a room above this one: it is found by its name, as plug-ins are."""
-    return import_module("arml.tables.predictor")
+    return import_module("arml.predict.tables")
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:

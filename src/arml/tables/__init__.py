@@ -1,1 +1,1 @@
-"""Everything about tables: reading them, the prior, the model and its predictors."""
+"""Reading tables: the cells of a file, and columns as numbers."""

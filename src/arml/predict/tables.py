@@ -40,6 +40,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
@@ -66,7 +67,6 @@ from arml.tables.columns import (
     text_of,
     width_of,
 )
-from arml.tables.model import FREEDOM
 
 MOST = 1_000
 """Rows beyond which gradient boosting predicts."""
