@@ -98,7 +98,7 @@ class SVGD(Rule):
 
     rate: Float[Array, " numbers"]
 
-    def __call__(self, part: PyTree, gradient: PyTree) -> PyTree:
+    def __call__(self, part: PyTree, gradient: PyTree, step: int | Array) -> PyTree:
         """The particles after one step; `gradient` is of minus the log densities."""
         return part + self.rate * stein(part, -gradient)
 

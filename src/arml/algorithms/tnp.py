@@ -3,18 +3,26 @@ queries in one forward pass; nothing is adapted. In regression it predicts a Gau
 query; in classification it reads an embedding, and predicts the classes.
 
 [1] Nguyen and Grover, Transformer Neural Processes: Uncertainty-Aware Meta Learning via Sequence
-    Modeling, ICML 2022: TNP-D, with independent predictions of the queries.
+    Modeling, ICML 2022: TNP-D, with independent predictions of the queries. Code:
+    tung-nd/TNP-pytorch.
 [2] Müller, Hollmann, Pineda Arango, Grabocka and Hutter, Transformers Can Do Bayesian Inference,
     ICLR 2022: the trained network approximates the posterior predictive distribution.
 
 Differences
-- A query attends to the support set only, as in [2]; in [1] it also attends to itself, which the
-  skip connections do here. So a prediction depends on no other query.
-- Layer normalisation stands before attention and before the dense layers, and has no parameters.
+- Tokens: one linear layer reads [f(x), y] of an example, another f(x) of a query. In [1] one
+  network of four layers reads both [x, y] and [x, 0].
+- Blocks: 4, where [1] has 6, of the same width and heads. Layer normalisation stands before
+  attention and before the dense layers, and has no parameters; in [1] it stands after them, and has
+  a scale and an offset. The maps to queries, keys and values have no biases. As in the code of [1],
+  a query attends to the support set only, so that a prediction depends on no other query.
+- Prediction: a normalisation and one linear layer, where [1] has two layers. The standard deviation
+  is .01 plus a softplus; in [1] it is an exponential, or .05 plus .95 times a softplus.
+- Training is as for the other methods: 25 tasks in each step, each with as many examples as at
+  test. In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine.
 - Classification, which [1] does not have: labels are one-hot vectors, pictures are embedded by the
   body of the base network, and the outputs are logits. The order of a task's classes is random, so
   the transformer learns that it does not matter; it is not built in.
-- In regression the base network is not used: the transformer reads the inputs.
+- In regression the base network is not used: f(x) is x.
 """
 
 from collections.abc import Callable
@@ -69,8 +77,8 @@ class Block(eqx.Module):
 
 
 class TNP(MetaLearner):
-    """tokens [f(x), y] of the support set and [f(x), 0] of the queries; f is the body on pictures,
-    and the identity elsewhere."""
+    """Tokens of [f(x), y] for the support set, and of f(x) for the queries; f is the body on
+    pictures, and the identity elsewhere."""
 
     body: Body
     embed_examples: Linear

@@ -55,8 +55,8 @@ class Rule(eqx.Module):
     """A learned rule of one inner step."""
 
     @abc.abstractmethod
-    def __call__(self, part: PyTree, gradient: PyTree) -> PyTree:
-        """The adaptable part of a network after one step along this gradient."""
+    def __call__(self, part: PyTree, gradient: PyTree, step: int | Array) -> PyTree:
+        """The adaptable part of a network after the step number `step`, from 0."""
 
 
 class GradientDescent(eqx.Module):
@@ -92,7 +92,7 @@ class GradientDescent(eqx.Module):
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
 
-        def step(part: N, rate: float | PyTree) -> N:
+        def step(part: N, rate: float | PyTree, number: int | Array) -> N:
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
             if self.first_order:
                 gradient = jax.lax.stop_gradient(gradient)
@@ -104,7 +104,7 @@ class GradientDescent(eqx.Module):
                 gradient = jax.tree.map(lambda g: jnp.clip(g, -self.bound, self.bound), gradient)
             moved: N
             if isinstance(rate, Rule):
-                moved = rate(part, gradient)
+                moved = rate(part, gradient, number)
             elif isinstance(rate, float | int) or eqx.is_array(rate):
                 moved = jax.tree.map(lambda p, g: p - rate * g, part, gradient)
             else:
@@ -115,10 +115,11 @@ class GradientDescent(eqx.Module):
             step = jax.checkpoint(step)
         if any(array.ndim > 2 for array in jax.tree.leaves(part)):
             # A step of convolutions takes long to compile, and a loop does not slow it down.
-            loop = jax.lax.scan(lambda p, _: (step(p, self.rate), None), part, length=self.steps)
+            numbers = jnp.arange(self.steps)
+            loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
             return join(loop[0], rest)
-        for _ in range(self.steps):
-            part = step(part, self.rate)
+        for number in range(self.steps):
+            part = step(part, self.rate, number)
         return join(part, rest)
 
 
