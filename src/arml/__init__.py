@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from arml.training.evaluate import evaluate as evaluate
     from arml.training.fit import Fitted as Fitted
     from arml.training.fit import OuterOptions as OuterOptions
+    from arml.training.fit import StopTraining as StopTraining
     from arml.training.fit import fit as fit
 
 __version__ = "0.1.0"
@@ -58,7 +59,7 @@ _HOMES = {
     "arml.results.comparisons": ("Comparison", "compare"),
     "arml.results.scores": ("Scores",),
     "arml.training.evaluate": ("evaluate",),
-    "arml.training.fit": ("Fitted", "OuterOptions", "fit"),
+    "arml.training.fit": ("Fitted", "OuterOptions", "StopTraining", "fit"),
     "arml.experiment.contract": ("check",),
     "arml.experiment.options": ("Experiment", "register"),
     "arml.experiment.running": ("Run", "run"),

@@ -10,13 +10,15 @@ import cv2
 import numpy as np
 import pytest
 
-from arml.core.checks import at_least
+from arml.algorithms.arml_extensions import ExtendedARMLOptions
+from arml.core.checks import at_least, check
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json, to_json
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import build, recipe
 from arml.experiment.running import check_claim, run
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 from arml.tasks.options import FoldersOptions, FunctionsOptions
+from arml.training.fit import fit
 
 
 @pytest.fixture
@@ -182,17 +184,17 @@ def test_a_configuration_that_is_none_is_one_line(change, said):
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("regression2d/arml", {"algorithm.inner_rate": math.nan}, "inner_rate must be 0 or more"),
         (
-            "regression2d/arml-paper",
-            {"algorithm.mu_1": math.inf},
-            "mu_1 must be 0 or more, got inf",
+            "regression2d/arml",
+            {"algorithm.inner_rate": math.nan},
+            "inner_rate must be a finite number, got nan",
         ),
+        ("regression2d/arml-paper", {"algorithm.mu_1": math.inf}, "mu_1 must be a finite number"),
         ("regression2d/arml", {"algorithm.hidden": (0,)}, "hidden must be at least 1, got 0"),
-        ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be above 0"),
-        ("regression2d/maml", {"outer.clip": math.inf}, "clip must be 0 or more, got inf"),
+        ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be a finite number"),
+        ("regression2d/maml", {"outer.clip": math.inf}, "clip must be a finite number, got inf"),
         ("regression2d/maml", {"network.hidden": (8, -1)}, "hidden must be at least 1, got -1"),
-        ("regression2d/maml", {"tasks.noise": math.nan}, "noise is a standard deviation"),
+        ("regression2d/maml", {"tasks.noise": math.nan}, "noise must be a finite number, got nan"),
         ("regression2d/maml", {"seed": -1}, "seed must be from 0 to 4294967295, got -1"),
         ("regression2d/maml", {"seed": 2**32}, "seed must be from 0"),
         ("folders/maml", {"network.filters": 0}, "filters must be at least 1, got 0"),
@@ -210,6 +212,44 @@ def test_what_cannot_be_run_is_refused_first(name, change, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         run(experiment, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("outer", {"optimiser": "Adam"}, "optimiser must be one of 'adam', 'adamw', .*'Adam'"),
+        ("outer", {"schedule": "exponential"}, "schedule must be one of 'constant', 'linear', "),
+        ("outer", {"encoder_factor": -1.0}, "encoder_factor must be 0 or more, got -1.0"),
+        ("outer", {"momentum": 0.9}, "the optimiser adam has no momentum: .* rmsprop or sgd"),
+        ("outer", {"outer_rate": "0.1"}, "outer_rate must be a finite number, got '0.1'"),
+        ("algorithm", {"inner_steps": 2.5}, "inner_steps must be a whole number, got 2.5"),
+        ("algorithm", {"first_order": "no"}, "first_order must be True or False, got 'no'"),
+        ("network", {"init": "odd"}, "init must be one of 'authors', 'he', got 'odd'"),
+        ("network", {"hidden": [40, 40]}, r"hidden must be a tuple, got \[40, 40\]"),
+        ("network", {"hidden": (40, 0.5)}, "hidden must be a tuple, each a whole number, got"),
+        ("", {"batch": True}, "batch must be a whole number, got True"),
+    ],
+)
+def test_options_of_python_are_checked_wherever_they_enter(part, change, said, tmp_path):
+    experiment = recipe("regression2d/maml")
+    tasks, ((name, value),) = experiment.tasks, change.items()
+    inside = dataclasses.replace(getattr(experiment, part) if part else experiment)
+    object.__setattr__(inside, name, value)  # without the tests' own check of types
+    experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
+    with pytest.raises(ValueError, match=said) as raised:
+        run(experiment, tmp_path / "run")
+    assert "\n" not in str(raised.value)
+    if part in ("network", "outer"):
+        with pytest.raises(ValueError, match=said):
+            build(experiment, tasks)
+    if part == "outer":
+        with pytest.raises(ValueError, match=said):
+            fit(build("maml", tasks), tasks, steps=1, outer=inside)
+
+
+def test_a_bound_holds_for_a_float_too():
+    with pytest.raises(ValueError, match="mu must be at most 1,000, got 5,000"):
+        check(ExtendedARMLOptions(mu=5000.0))
 
 
 def test_checkpoints_without_a_config_are_nobodys(tmp_path):

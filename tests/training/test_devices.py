@@ -16,7 +16,7 @@ from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.tasks.images import Disk, ImageEpisodes, Table
-from arml.training.devices import mesh_of, share, sharing
+from arml.training.devices import at_once, mesh_of, share, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 
 STEPS = 40
@@ -103,14 +103,20 @@ def test_as_many_cores_share_a_batch_as_can(batch, chunk, devices, share):
     assert sharing(batch, chunk, devices) == share
 
 
+@pytest.mark.parametrize(
+    ("chunk", "own", "together"),
+    [(100, 25, 25), (100, 150, 75), (4, 6, 3), (2, 3, 3), (1, 7, 1), (100, 101, 101), (4, 4, 4)],
+)
+def test_a_device_adapts_to_a_divisor_of_its_tasks_near_the_chunk(chunk, own, together):
+    assert at_once(chunk, own) == together
+
+
 def test_tasks_are_shared_out_evenly_or_not_at_all(tmp_path):
     mesh = mesh_of(4)
     assert mesh_of(1) is None
     assert (share(None, 25), share(mesh, 8)) == (25, 2)
     with pytest.raises(ValueError, match="multiple of the 4 devices of the run, got 6"):
         run(replace(EXPERIMENT, batch=6), tmp_path / "run", devices=4)
-    with pytest.raises(ValueError, match="chunk must divide the 3 tasks that a device has"):
-        run(replace(EXPERIMENT, batch=6, chunk=2), tmp_path / "run", devices=2)
     with pytest.raises(ValueError, match="from 1 to the 4 that this process has, got 5"):
         run(EXPERIMENT, tmp_path / "run", devices=5)
     assert not (tmp_path / "run").exists()

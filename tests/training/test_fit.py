@@ -6,9 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import arml
+from arml.experiment.options import PARTS
 from arml.experiment.running import Run
 from arml.training.fit import FitOptions, OuterOptions
 
@@ -90,6 +92,61 @@ def test_a_callback_sees_each_interval_and_may_stop_a_schedule_that_goes_on_late
     assert half.step == 10
     assert_same(seen[1][2], half.learner)
     assert_same(arml.fit(half, TASKS, steps=20).learner, whole.learner)
+
+
+def test_a_callback_ends_a_training_by_true_or_by_raising_alone():
+    def fit(callback):
+        return arml.fit(build(), TASKS, steps=10, callbacks=[callback], **SMALL).step
+
+    def stop(now):
+        raise arml.StopTraining
+
+    assert (fit(stop), fit(lambda now: np.True_), fit(lambda now: False)) == (5, 5, 10)
+    for answer in (1, "stop"):
+        with pytest.raises(ValueError, match=f"callback .* return True, .* got {answer!r}"):
+            fit(lambda now, answer=answer: answer)
+
+
+def test_any_optimiser_of_optax_trains():
+    def fit(outer):
+        return arml.fit(build(), TASKS, steps=10, outer=outer, **SMALL).learner
+
+    sgd = OuterOptions(outer_rate=0.1, optimiser="sgd")
+    assert_same(fit(optax.sgd(0.1)), fit(sgd))
+    falling = dataclasses.replace(sgd, schedule="linear")
+    own = fit(lambda steps: optax.sgd(optax.linear_schedule(0.1, 0.0, steps)))
+    for one, other in zip(leaves(own), leaves(fit(falling)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    decayed = OuterOptions(outer_rate=0.1, optimiser="adamw", weight_decay=0.5)
+    assert_same(fit(optax.adamw(0.1, weight_decay=0.5)), fit(decayed))
+    assert not np.array_equal(leaves(fit(decayed))[0], leaves(fit(sgd))[0])
+    with pytest.raises(ValueError, match=r"expected outer as an optimiser of Optax, .* got int"):
+        fit(3)
+
+
+def slow(steps, *, rate: float = 0.01, every: int = 2):
+    """AdamW on the mean gradient of some steps."""
+    adamw = optax.adamw(optax.cosine_decay_schedule(rate, max(steps, 1)))
+    return optax.MultiSteps(adamw, every).gradient_transformation()
+
+
+def test_a_registered_optimiser_is_saved_and_resumed(tmp_path):
+    arml.register("outer", "slow", slow)
+    try:
+        outer = PARTS["outer"]["slow"].options_class(every=3)
+        made = dataclasses.replace(
+            arml.recipe("regression2d/maml"), outer=outer, steps=20, checkpoint_every=5, **SMALL
+        )
+        arml.run(made, tmp_path / "whole")
+        asked = []
+        arml.run(made, tmp_path / "half", stop=lambda: not asked.append(0) and len(asked) == 2)
+        assert arml.Run(tmp_path / "half").step == 10
+        arml.run(made, tmp_path / "half")
+        whole, half = (arml.Run(tmp_path / name) for name in ("whole", "half"))
+        assert half.experiment.outer == outer
+        assert_same(half.state, whole.state)
+    finally:
+        del PARTS["outer"].others["slow"]
 
 
 def test_it_is_the_run_of_the_same_experiment(fitted, tmp_path):
@@ -263,7 +320,6 @@ def test_tasks_that_are_none_are_refused_in_one_line():
     ("options", "words"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"steps": 4, "batch": 6, "chunk": 4}, "chunk must divide the 6 tasks that a device has"),
         ({"steps": 4, "outer": OuterOptions(outer_rate=0.0)}, "outer_rate must be"),
     ],
 )

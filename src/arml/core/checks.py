@@ -3,7 +3,21 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cache
+from numbers import Integral, Real
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -40,9 +54,70 @@ class Options:
         """Raise `ValueError` in one line if an option is invalid."""
         for kind in type(self).__mro__:
             for name, bounds in vars(kind).get("LEAST", {}).items():
-                least, most = bounds if isinstance(bounds, tuple) else (bounds, MOST)
+                least, most = bounds if isinstance(bounds, tuple) else (bounds, None)
                 at_least(self, (name,), least, most=most)
             at_least(self, vars(kind).get("POSITIVE", ()), 0, strict=True)
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A dataclass with a method `check`."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def check(self) -> None:
+        """Raise `ValueError` in one line if an option is invalid."""
+
+
+def check(options: Checked) -> None:
+    """Raise `ValueError` in one line if a field has no value of its type, if a number is not
+    finite, or if the options' own `check` raises. Every entry to a training calls it, because
+    nothing else checks options that are made in Python."""
+    check_types(options)
+    options.check()
+
+
+def check_types(options: Checked) -> None:
+    """The part of `check` that is about the types of fields."""
+    for name, kind in _types(type(options)).items():
+        value = getattr(options, name)
+        if expected := _lacking(kind, value):
+            raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+
+@cache
+def _types(cls: type) -> dict[str, Any]:
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # of a class inside a function
+        return {}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _lacking(kind: Any, value: object) -> str:
+    """The values that the type allows, in words, if `value` is none of them; else empty. Types that
+    options of the command line do not have allow everything."""
+    origin, arguments = get_origin(kind) or kind, get_args(kind)
+    number: Any = None if isinstance(value, bool) else value
+    if origin is Literal:
+        return "" if value in arguments else f"one of {', '.join(map(repr, arguments))}"
+    if origin in (Union, UnionType):
+        found = [_lacking(argument, value) for argument in arguments]
+        return " or ".join(found) if all(found) else ""
+    if origin is tuple and arguments[1:] == (...,):
+        if not isinstance(value, tuple):
+            return "a tuple"
+        wrong = next(filter(None, (_lacking(arguments[0], item) for item in value)), "")
+        return f"a tuple, each {wrong}" if wrong else ""
+    fits = {
+        float: ("a finite number", isinstance(number, Real) and math.isfinite(number)),
+        int: ("a whole number", isinstance(number, Integral)),
+        bool: ("True or False", isinstance(value, bool)),
+        str: ("a text", isinstance(value, str)),
+        type(None): ("None", value is None),
+    }
+    expected, right = fits.get(origin, ("", True))
+    return "" if right else expected
 
 
 def at_least(
@@ -51,29 +126,31 @@ def at_least(
     least: int | float,
     *,
     strict: bool = False,
-    most: int | float = MOST,
+    most: int | float | None = None,
 ) -> None:
     """Raise `ValueError` in one line if an option is not finite or is less than `least`; with
     `strict`, also if it equals `least`.
 
-    Whole numbers are sizes and counts: one above `most` is a mistake or an attack, and raises, too.
-    So does a share above a `most` of 1.
+    A number above `most` raises, too. Whole numbers are sizes and counts: without a `most`, one
+    above `MOST` is a mistake or an attack.
 
     **Arguments**
 
-    - `options`: an object with the attributes `names`, each a number or a tuple of numbers.
+    - `options`: an object with the attributes `names`, each a number, None (which is not checked)
+      or a tuple of these.
     """
     bound = f"above {least:g}" if strict else f"at least {least:g}" if least else "0 or more"
     for name in names:
         value = getattr(options, name)
         numbers = value if isinstance(value, tuple) else (value,)
-        for number in numbers:
+        for number in (number for number in numbers if number is not None):
             if not math.isfinite(number):
                 raise ValueError(f"{name} must be {bound}, got {number}: give a finite number")
             if number < least or (strict and number == least):
                 raise ValueError(f"{name} must be {bound}, got {number}")
-            if number > most and (isinstance(number, int) or most == 1):
-                raise ValueError(f"{name} must be at most {most:,}, got {number:,}")
+            highest = MOST if most is None and isinstance(number, int) else most
+            if highest is not None and number > highest:
+                raise ValueError(f"{name} must be at most {highest:,}, got {number:,}")
 
 
 def check_size(numbers: int) -> None:

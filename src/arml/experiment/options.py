@@ -1,5 +1,5 @@
 """An experiment as pure data, and as JSON; the registries of its parts; and `register`, which adds
-a user's own method, tasks or network."""
+a user's own method, tasks, network or outer optimiser."""
 
 import dataclasses
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import Options, at_least
+from arml.core.checks import Options, at_least, check, check_types
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
@@ -26,7 +26,7 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.fit import FitOptions, OuterOptions
+from arml.training.fit import FitOptions, Outer, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
@@ -99,7 +99,7 @@ def metric_of(tasks: TasksOptions) -> str:
 
 
 def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:
-    """Add a method, a kind of tasks or a network of one's own.
+    """Add a method, a kind of tasks, a network or an outer optimiser of one's own.
 
         def narrow(problem, *, key, width: int = 4):
             keys = jax.random.split(key)
@@ -112,24 +112,25 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
     From then on a method has a recipe `SETTING/NAME` for each setting that suits it, and tasks are
     a setting `NAME` with a recipe for each method. On the command line, `--plugin FILE.py` loads a
     file that registers something. Entry points of a package in the groups `arml.methods`,
-    `arml.tasks` and `arml.networks` are found by themselves.
+    `arml.tasks`, `arml.networks` and `arml.outers` are found by themselves.
 
     **Arguments**
 
-    - `part`: `method`, `tasks` or `network`.
+    - `part`: `method`, `tasks`, `network` or `outer`.
     - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
-      of tasks `Splits`, and `build(problem, *, key)` of a network the network. A function with the
-      arguments of `build` can take the place of the class: its parameters with defaults are the
-      options. So can a class of tasks whose fields have defaults.
+      of tasks `Splits`, `build(problem, *, key)` of a network the network, and `build(steps)` of
+      an outer optimiser one of Optax. A function with the arguments of `build` can take the place
+      of the class: its parameters with defaults are the options. So can a class of tasks whose
+      fields have defaults.
     - `about`: other fields of `Method`, `TaskFamily` or `Entry`, such as `kinds`, `settings`,
       `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
     registry = PARTS.get("algorithm" if part == "method" else part)
-    if registry is None or part == "outer":
-        raise ValueError(f"expected to register a method, tasks or network, got {part!r}")
+    if registry is None:
+        raise ValueError(f"expected to register a method, tasks, network or outer, got {part!r}")
     registry.add(registry.make(name, options, **about))
 
 
@@ -151,7 +152,7 @@ class Experiment:
     """Options of the method."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: Options = field(default_factory=MLPOptions)
-    outer: OuterOptions = field(default_factory=OuterOptions)
+    outer: Outer = field(default_factory=OuterOptions)
     steps: int = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""
     batch: int = 25
@@ -170,17 +171,19 @@ class Experiment:
     """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
     on a CPU."""
     chunk: int = 100
-    """Tasks that are adapted to at once, in training and in evaluation. Fewer need less memory."""
+    """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
+    divisor nearest to it. Fewer need less memory."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
+        check_types(self)
         at_least(self, ("steps",), 0, most=10**9)
         at_least(self, ("checkpoint_every",), 1, most=10**9)
         dataclasses.replace(FitOptions.of(self), steps=max(self.steps, 1)).check()
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
         for part in (self.algorithm, self.network, self.tasks):
-            part.check()
+            check(part)
 
 
 def absolute(experiment: Experiment) -> Experiment:
@@ -257,7 +260,7 @@ def from_json(value: object, where: str) -> Experiment:
         parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:
-            parts[part].check()
+            check(parts[part])
         except ValueError as error:
             raise RunError(f"{where}: {part}: {error}") from None
     return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS, Changes, Method
-from arml.core.checks import Options, check_size
+from arml.core.checks import Options, check, check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, adapted_to, parameters
@@ -47,7 +47,7 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.fit import FitOptions, OuterOptions, TrainState, seeded, start
+from arml.training.fit import FitOptions, Outer, OuterOptions, TrainState, seeded, start
 
 
 class Setting(NamedTuple):
@@ -359,8 +359,8 @@ def build(
         algorithm=replace(algorithm, **options),
         seed=experiment.seed if seed is None else seed,
     )
-    experiment.algorithm.check()
-    experiment.network.check()
+    for part in (experiment.algorithm, experiment.network, experiment.outer):
+        check(part)
     learner = built(experiment, problem)
     # A learner with a constructor of its own has no such argument: it has the usual options.
     with contextlib.suppress(TypeError):
@@ -452,7 +452,7 @@ def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
         )
 
 
-def _start_of(outer: OuterOptions, steps: int, *parts: Any) -> TrainState:
+def _start_of(outer: Outer, steps: int, *parts: Any) -> TrainState:
     return start(_drawn(*parts), outer.build(steps))
 
 

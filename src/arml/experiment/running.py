@@ -42,7 +42,7 @@ from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import filled, named
-from arml.training.devices import at_once, mesh_of, provenance, share
+from arml.training.devices import mesh_of, provenance, share
 from arml.training.fit import FitOptions, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
@@ -189,7 +189,7 @@ def run(
     with locked(folder):
         check_claim(experiment, folder)
         mesh = mesh_of(devices)
-        at_once(experiment.chunk, share(mesh, experiment.batch))
+        share(mesh, experiment.batch)
         splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
         # Before the folder is claimed, because it may raise.
         now = Clocked(started(experiment, splits.train.problem), np.zeros(()))

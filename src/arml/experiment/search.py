@@ -47,7 +47,7 @@ def usual(experiment: Experiment) -> Space:
     named = ALGORITHMS.get(experiment.recipe.rpartition("/")[2])
     own = (named or ALGORITHMS.of(experiment.algorithm)).tune or ()
     values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own}
-    values["outer.outer_rate"] = experiment.outer.outer_rate
+    values["outer.outer_rate"] = getattr(experiment.outer, "outer_rate", 0)
     distribution = optuna().distributions.FloatDistribution
     return {path: distribution(v / 10, v * 10, log=True) for path, v in values.items() if v}
 

@@ -33,7 +33,7 @@ from arml.tasks.mixture import Mixture, mixture, uniform
 from arml.tasks.options import Splits, splits_of
 from arml.training.checkpoint import named
 from arml.training.evaluate import Split, evaluate
-from arml.training.fit import fit
+from arml.training.fit import OuterOptions, fit
 
 RATE = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
@@ -133,12 +133,15 @@ def grow(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
-        rate = experiment.outer.outer_rate * RATE
+        # An optimiser of the user's own has another rate by another name.
+        own = experiment.outer
+        outer = own if isinstance(own, OuterOptions) else OuterOptions()
+        rate = outer.outer_rate * RATE
         fitted = fit(
             old,
             train.of(with_replay(uniform(new), portable.families, replay)),
             steps=steps,
-            outer=replace(experiment.outer, outer_rate=rate, schedule="constant", warmup=0.0),
+            outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
             batch=experiment.batch,
             interval=max(1, steps // 10),
             seed=experiment.seed,

@@ -71,16 +71,10 @@ def share(mesh: Mesh | None, batch: int) -> int:
 
 
 def at_once(chunk: int, own: int) -> int:
-    """How many of its `own` tasks a device adapts to at once: `chunk`, or all if they are fewer.
-
-    **Raises** `ValueError` if `chunk` does not divide them.
-    """
-    if own % min(chunk, own):
-        raise ValueError(
-            f"chunk must divide the {own} tasks that a device has of a batch, or be larger, got "
-            f"{chunk}: change one of them"
-        )
-    return min(chunk, own)
+    """How many of its `own` tasks a device adapts to at once: the divisor of their number that is
+    nearest to `chunk` (as a ratio), which is all if they are fewer."""
+    divisors = (n for n in range(1, own + 1) if own % n == 0)
+    return min(divisors, key=lambda n: max(n / chunk, chunk / n))
 
 
 def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:

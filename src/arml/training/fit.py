@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.conditioned import Conditioned
-from arml.core.checks import at_least
+from arml.core.checks import Checked, Options, at_least, check, check_types
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution, fault
 from arml.core.inner import is_inner
@@ -71,19 +71,83 @@ def averaged(
     return optax.GradientTransformation(init, update)
 
 
+class Outer(Checked, Protocol):
+    """The options of an outer optimiser: a frozen dataclass with `check` and `build`."""
+
+    def build(self, steps: int) -> "optax.GradientTransformation":
+        """The optimiser for a run of `steps` outer steps."""
+        ...
+
+
 @dataclass(frozen=True)
-class OuterOptions:
+class Given:
+    """An optimiser of Optax, or a function of the number of outer steps that makes one."""
+
+    make: Any
+
+    def build(self, steps: int) -> "optax.GradientTransformation":
+        """The optimiser for a run of `steps` outer steps."""
+        import optax
+
+        made = self.make
+        if callable(made) and not isinstance(made, optax.GradientTransformation):
+            made = made(steps)
+        if not isinstance(made, optax.GradientTransformation):
+            raise ValueError(
+                "expected outer as an optimiser of Optax, a function of the number of steps that "
+                f"makes one, or options such as arml.OuterOptions(), got {type(made).__name__}"
+            )
+        return made
+
+    def check(self) -> None:
+        """Optax checks its own arguments."""
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """An optimiser of somebody's own for a run of this many steps. Its schedule may compute with
+    them, and so it is compiled for them; `OuterOptions` are compiled once for all."""
+
+    outer: Outer
+    steps: int
+
+    def build(self, steps: object) -> "optax.GradientTransformation":
+        return self.outer.build(self.steps)
+
+
+TAKEN = {"momentum": ("rmsprop", "sgd"), "weight_decay": ("adamw", "lamb", "lion", "nadamw")}
+"""The optimisers that take an option."""
+
+
+@dataclass(frozen=True)
+class OuterOptions(Options):
     """The outer optimiser.
 
         arml.OuterOptions(outer_rate=0.003, schedule="cosine", clip=10.0)
+        arml.OuterOptions(optimiser="adamw", weight_decay=0.01)
 
     It minimises the mean of the tasks' outer losses.
     """
 
+    LEAST: ClassVar = dict.fromkeys(
+        ("clip", "rates_factor", "encoder_factor", "weight_decay"), 0
+    ) | {
+        "warmup": (0, 1),
+        "average": (0, 1),
+        "momentum": (0, 1),
+    }
+    POSITIVE: ClassVar = ("outer_rate",)
+
     outer_rate: float = 0.001
     """Its step size."""
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam, or plain gradient descent."""
+    optimiser: Literal[
+        "adam", "adamw", "adabelief", "lamb", "lion", "nadam", "nadamw", "radam", "rmsprop", "sgd"
+    ] = "adam"
+    """A function of Optax, with Optax's own values of everything that is no option here."""
+    momentum: float | None = None
+    """The momentum of sgd and rmsprop."""
+    weight_decay: float | None = None
+    """The weight decay of adamw, lamb, lion and nadamw; Optax's own if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
     warmup: float = 0.0
@@ -104,10 +168,11 @@ class OuterOptions:
         """The optimiser for a run of `steps` outer steps."""
         import optax  # here, so that programs that only predict do not import it
 
-        rate = self.rate(steps)
+        check(self)  # else a wrong name would be an error of Optax
+        own = {name: getattr(self, name) for name in TAKEN if getattr(self, name) is not None}
         chain = [
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
-            optax.adam(rate) if self.optimiser == "adam" else optax.sgd(rate),
+            getattr(optax, self.optimiser)(self.rate(steps), **own),
         ]
         if self.rates_factor != 1:
             chain.append(optax.masked(optax.scale(self.rates_factor), _learned_rates))
@@ -138,9 +203,13 @@ class OuterOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
-        at_least(self, ("outer_rate",), 0, strict=True)
-        at_least(self, ("clip", "rates_factor"), 0)
-        at_least(self, ("warmup", "average"), 0, most=1)
+        super().check()
+        for name, known in TAKEN.items():
+            if getattr(self, name) is not None and self.optimiser not in known:
+                raise ValueError(
+                    f"the optimiser {self.optimiser} has no {name}: leave it out, or choose "
+                    f"{' or '.join(known)}"
+                )
 
 
 def _learned_rates(learner: PyTree) -> PyTree:
@@ -256,7 +325,9 @@ def make_step(
         gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, newest), keys)
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
         loss = jnp.mean(losses)
-        updates, optimiser_state = optimiser.update(gradient, state.optimiser, trained)
+        # Some transformations of Optax read the loss.
+        update = optax.with_extra_args_support(optimiser).update
+        updates, optimiser_state = update(gradient, state.optimiser, trained, value=loss)
         learner = eqx.combine(optax.apply_updates(trained, updates), rest)
         bad = ~jnp.isfinite(losses)
         record = Record(
@@ -311,7 +382,7 @@ def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
 class FitOptions:
     """How a learner is trained. `Experiment` has the same options."""
 
-    outer: OuterOptions
+    outer: Outer
     steps: int
     batch: int
     interval: int
@@ -331,15 +402,15 @@ class FitOptions:
         batched over tasks."""
         images = problem.inputs == "pictures"
         batch, interval = (4, 20) if images else (25, 100)
-        chunk = min(batch, at_once_by_default(problem))
+        chunk = at_once_by_default(problem)
         return cls(OuterOptions(), steps, batch, interval, 10 * interval, 200, not images, chunk)
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
+        check_types(self)
         at_least(self, ("steps", "interval", "validate_every"), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)
-        at_once(self.chunk, self.batch)
-        self.outer.check()
+        check(self.outer)
 
 
 def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
@@ -357,6 +428,10 @@ class NotFiniteError(RunError):
     """The loss of a training is no longer finite."""
 
 
+class StopTraining(Exception):
+    """Ends a training early, if a callback raises it."""
+
+
 class Moment(NamedTuple):
     """The state of a training after an interval, which each callback gets.
 
@@ -365,7 +440,7 @@ class Moment(NamedTuple):
 
         arml.fit(learner, tasks, steps=400, callbacks=[is_good])
 
-    The training ends early if a callback returns True.
+    The training ends early if a callback returns True or raises `arml.StopTraining`.
     """
 
     step: int
@@ -386,12 +461,33 @@ class Moment(NamedTuple):
 
 Values = tuple[TaskDistribution, Array, Array]
 """The tasks, the data of the training's key, and its number of steps: an interval reads these."""
-Callback = Callable[[Moment], object]
+Callback = Callable[[Moment], bool | None]
 """Called after each interval; a training ends early where one returns True."""
 
 
+def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
+    """Call all callbacks; returns whether one of them ends the training.
+
+    **Raises** `ValueError` in one line for one that returns anything but True, False or None.
+    """
+    ended = False
+    for callback in callbacks:
+        try:
+            answer: object = callback(moment)
+        except StopTraining:
+            answer = True
+        if not (answer is None or isinstance(answer, bool | np.bool_)):
+            name = getattr(callback, "__qualname__", type(callback).__qualname__)
+            raise ValueError(
+                f"expected the callback {name} to return True, which ends the training, or "
+                f"nothing, got {answer!r}: change what it returns"
+            )
+        ended |= bool(answer)
+    return ended
+
+
 @lru_cache(maxsize=64)
-def _step(outer: OuterOptions, batch: int, chunk: int, mesh: Mesh | None) -> Step:
+def _step(outer: OuterOptions | _Fixed, batch: int, chunk: int, mesh: Mesh | None) -> Step:
     """One outer step: one program for all seeds and for trainings of any length."""
 
     def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
@@ -423,9 +519,11 @@ def intervals(
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys = partial(task_keys, key, batch=batch)
+    known = isinstance(options.outer, OuterOptions)
+    outer: Any = options.outer if known else _Fixed(options.outer, options.steps)
     while done < options.steps:
         size = min(options.interval, options.steps - done)
-        step = _step(options.outer, batch, chunk, mesh)
+        step = _step(outer, batch, chunk, mesh)
         interval = make_interval(step, steps=size, scan=options.scan)
         with one_blas_thread():
             state, records = interval((train, data, steps), state)
@@ -453,7 +551,7 @@ def _check_finite(
     done: int,
     tasks: TaskDistribution,
     keys: Callable[[Array], Array],
-    outer: OuterOptions,
+    outer: Outer,
 ) -> None:
     finite = np.asarray(records.finite)
     if finite.all():
@@ -464,7 +562,8 @@ def _check_finite(
     where = f"the loss is not finite at step {done + first + 1}, {on}"
     if wrong := fault(tasks, keys(jnp.asarray(done + first))):
         raise ValueError(f"{where}: {wrong}")
-    bound = "the method's inner_bound to 100" if outer.clip else "the outer optimiser's clip to 10"
+    clipped = getattr(outer, "clip", 0)
+    bound = "the method's inner_bound to 100" if clipped else "the outer optimiser's clip to 10"
     raise NotFiniteError(f"{where}: lower inner_rate or outer_rate, or set {bound}; start anew")
 
 
@@ -504,7 +603,7 @@ def fit(
     *,
     steps: int,
     seed: int | None = None,
-    outer: OuterOptions | None = None,
+    outer: "Outer | optax.GradientTransformation | Callable[[int], Any] | None" = None,
     batch: int | None = None,
     validation: TasksLike | None = None,
     validate_every: int | None = None,
@@ -529,16 +628,17 @@ def fit(
       `Splits`, or the options of a recipe's tasks.
     - `steps`: the outer step at which to end, counted from the first step of the first `fit`.
     - `seed`: seeds the training tasks; 0 if None.
-    - `outer`: the outer optimiser; that of the learner's recipe if None, and Adam with rate 0.001
-      for a learner that `arml.build` did not make.
+    - `outer`: the outer optimiser: `arml.OuterOptions`, an optimiser of Optax, such as
+      `optax.adamw(1e-3)`, or a function of the number of steps that makes one. If None, that of the
+      learner's recipe, and Adam with rate 0.001 for a learner that `arml.build` did not make.
     - `batch`: tasks of one step; those of the recipe if None, or 4 of pictures and 25 of vectors.
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `interval`: steps between two records of the history.
     - `chunk`, `scan`: as in `Experiment`; those of the recipe, or chosen by the kind of tasks, if
-      None.
+      None. Of a batch, the divisor nearest to `chunk` are adapted to at once.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
-      one returns True.
+      one returns True or raises `arml.StopTraining`.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
     - `devices`: how many devices share the tasks of a step.
 
@@ -553,7 +653,7 @@ def fit(
     elif splits.validation is not splits.train:
         validation = splits.validation
     asked = {
-        "outer": outer,
+        "outer": outer if outer is None or isinstance(outer, Checked) else Given(outer),
         "batch": batch,
         "interval": interval,
         "chunk": chunk,
@@ -580,6 +680,7 @@ def fit(
     else:
         usual = learner.training or FitOptions.usual(train.problem, steps)
         options, seed = replace(usual, steps=steps, **changed), seed or 0
+        options.check()
         state = start(learner, options.outer.build(steps))
     history = [*learner.history] if isinstance(learner, Fitted) else []
     options.check()
@@ -590,7 +691,7 @@ def fit(
             state = now.state
             history.append({"step": now.step, **now.record})
             update(now.step, f"loss {now.record['loss']:.4g}")
-            if True in [callback(now) for callback in callbacks]:
+            if ends(callbacks, now):
                 break
     return Fitted(state.learner, tuple(history), state, options, seed, train.problem)
 
