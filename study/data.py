@@ -204,9 +204,10 @@ def _of_folder(folder: Path) -> Study:
 
 def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
     """The tables that the plan has today: files keep those that left it, too."""
-    tables = []
-    for name in filter(SCALES["paper"].tables.__contains__, plan["tables"]):
-        made, rows = table(name, SCALES["paper"]), []
+    tables, scales = [], (SCALES["paper"], SCALES[plan["scale"]])
+    planned = {name: scale for scale in scales for name in scale.tables}
+    for name in filter(planned.__contains__, plan["tables"]):
+        made, rows = table(name, planned[name]), []
         about = {key: getattr(made, key) for key in ("title", "about", "reference", "paper")}
         for entry in plan["tables"][name]["rows"]:
             found = {seed: run(f"{entry['run']}/seed-{seed}") for seed in entry["seeds"]}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypedDict
 
 import arml
+from arml.datasets.published import REAL
 from arml.experiment.options import TASKS, fingerprint, to_json
 from arml.experiment.recipes import changed
 from study.paper import names
@@ -38,28 +39,33 @@ class Method(NamedTuple):
 NEXT = "mini-imagenet tiered-imagenet"
 METHODS: dict[str, Method] = {
     "versa": Method("regression2d starter benchmarks", 0.007, 0.6),
-    "protonet": Method("starter benchmarks again", images=0.5),
+    "protonet": Method("starter benchmarks real again", images=0.3),
     "tapnet": Method("starter benchmarks", images=0.6),
     "tadam": Method("starter benchmarks", images=0.9),
-    "maml": Method(f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.003),
-    "meta-sgd": Method(f"regression2d starter benchmarks {NEXT}", 0.0044),
+    "maml": Method(f"regression2d starter starter-art benchmarks {NEXT} real smoke again", 0.003),
+    "meta-sgd": Method(f"regression2d starter benchmarks {NEXT} real", 0.0044),
     "bmaml": Method("regression2d starter benchmarks again", 0.027, 0.2),
     "mt-net": Method(f"regression2d starter benchmarks {NEXT}", 0.0076),
-    "mumomaml": Method(f"regression2d starter starter-art benchmarks {NEXT} again", 0.0093),
-    "hsml": Method(f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.0115, 1.2),
+    "mumomaml": Method(f"regression2d starter starter-art benchmarks {NEXT} real again", 0.0093),
+    "hsml": Method(
+        f"regression2d starter starter-art benchmarks {NEXT} real smoke again", 0.0115, 1.2
+    ),
     "llama": Method("regression2d starter mini-imagenet", 0.029, 3.5),
     "platipus": Method("regression2d starter mini-imagenet", 0.017, 2.2),
     "reptile": Method(f"regression2d starter {NEXT}", 0.0015, 0.45),
     "arml-film": Method(
         f"regression2d starter starter-art benchmarks {NEXT} again", 0.0085, 1.2, "arml"
     ),
-    "arml-official": Method(f"regression2d starter benchmarks {NEXT}", 0.0085, 1.2, "arml"),
+    "arml-official": Method(f"regression2d starter benchmarks {NEXT} real", 0.0085, 1.2, "arml"),
     "arml-paper": Method(
-        f"regression2d starter starter-art benchmarks {NEXT} smoke again", 0.0085, 1.2, "arml"
+        f"regression2d starter starter-art benchmarks {NEXT} real smoke again",
+        0.0085,
+        1.2,
+        "arml",
     ),
     "first-order-maml": Method("regression2d starter", 0.0008, 0.6),
     "anil": Method("regression2d starter", 0.0003, 0.4),
-    "arml": Method("regression2d starter", 0.0085, 0.4, "-"),
+    "arml": Method("regression2d starter real", 0.0085, 0.6, "-"),
     "proto-maml": Method("starter", images=1.1),
     # Of these no run of the study is kept yet, and their times are guesses.
     "r2d2": Method("regression2d starter"),
@@ -68,6 +74,8 @@ METHODS: dict[str, Method] = {
 }
 """In the order of the paper's tables, then those that it does not have. The seconds are means of
 the laptop study's runs, one or two at a time on two shared cores of server CPUs."""
+FOUR = ("protonet", "maml", "arml-paper", "arml")
+"""The methods of real pictures that are trained three times."""
 SLOW = 0.015
 """On a laptop a method whose step of 2-D regression takes more seconds is trained once, if it is
 not one of those that are trained `again`: 70,000 such steps take 18 minutes."""
@@ -84,6 +92,8 @@ class Row:
     """Its name in the paper's table."""
     seeds: int = 0
     """Its number of seeds; 0 for that of the other rows."""
+    turn: int = 0
+    """The turn of its first seed: units are carried out by turn. A further seed is 20 later."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,8 @@ class Table:
     """Key of the paper's table in `paper.json`."""
     tasks: int
     """Test tasks."""
+    explained: int
+    """Test tasks that `arml explain` looks into."""
 
 
 class Unit(TypedDict):
@@ -115,6 +127,7 @@ class Unit(TypedDict):
     """Number of tasks that `arml explain` looks into; 0 for none."""
     seconds: float
     """Expected time on one core."""
+    turn: int
 
 
 class Scale(NamedTuple):
@@ -129,6 +142,8 @@ class Scale(NamedTuple):
     images: tuple[int, int]
     again: int
     """Seeds of the methods that are trained again."""
+    explained: int = 1_000
+    """Test tasks that `arml explain` looks into."""
 
 
 class Place(NamedTuple):
@@ -141,6 +156,23 @@ class Place(NamedTuple):
     """Outer steps; None for those of the recipe."""
     traits: tuple[str, ...] = ()
     """Further traits of the setting, for which methods may have options."""
+    paper: str = ""
+    """The table of the paper, if it is not called as the place."""
+    turn: int = 0
+    """The turn of its first units."""
+
+
+def real(shots: int, start: bool, turn: int) -> Place:
+    """The four families of real pictures, all steps or the first thousand."""
+    title = f"Birds, flowers, characters and objects, 5-way {shots}-shot"
+    return Place("real-four", title, shots, 1_000 if start else None, turn=turn)
+
+
+def mini(shots: int, steps: int, turn: int) -> Place:
+    """miniImageNet with fewer steps than the paper's."""
+    paper = "mini-imagenet" if shots == 1 else "-"
+    title = f"miniImageNet in {steps:,} steps, 5-way {shots}-shot"
+    return Place("mini-imagenet", title, shots, steps, paper=paper, turn=turn)
 
 
 PLACES: dict[str, Place] = {
@@ -159,6 +191,14 @@ PLACES: dict[str, Place] = {
     "art-multi-5shot": Place("art-multi", "Art-Multi, 5-way 5-shot", 5, 40_000),
     "mini-imagenet": Place("mini-imagenet", "miniImageNet, 5-way 1-shot", 1),
     "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1),
+    "real-four-1shot": real(1, False, 80),
+    "real-four-1shot-start": real(1, True, 0),
+    "real-four-5shot": real(5, False, 160),
+    "real-four-5shot-start": real(5, True, 90),
+    "mini-imagenet-1shot": mini(1, 3_000, 130),
+    "mini-imagenet-1shot-start": mini(1, 500, 35),
+    "mini-imagenet-5shot": mini(5, 3_000, 200),
+    "mini-imagenet-5shot-start": mini(5, 500, 120),
 }
 
 
@@ -205,7 +245,7 @@ def main(place: str, scale: Scale) -> Rows:
     """The paper's comparison of methods."""
     problem = PLACES[place].problem
     kind = "benchmarks" if problem.endswith("-multi") else problem
-    kind = "smoke" if scale.name == "smoke" else kind
+    kind = scale.name if scale.name in ("smoke", "real") else kind
     rows = []
     for name, method in METHODS.items():
         words = method.tables.split()
@@ -213,9 +253,29 @@ def main(place: str, scale: Scale) -> Rows:
             continue
         slow = scale.name == "laptop" and method.step > SLOW
         again = "again" in words and (slow or place == "starter-1shot")
-        rows.append(row_of(place, name, scale, scale.again if again else int(slow)))
+        row = row_of(place, name, scale, scale.again if again else int(slow))
+        if kind == "real":
+            seeds, late = (3, 0) if name in FOUR and problem == "real-four" else (1, 30)
+            row = replace(row, seeds=seeds, turn=PLACES[place].turn + late * (name not in FOUR))
+        rows.append(row)
     about = "The methods of the paper's comparison, and ARML in its several versions."
-    return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, place)
+    return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
+
+
+def specialists(place: str, scale: Scale) -> Rows:
+    """One learner for all families against one for each, by two methods."""
+    rows = []
+    for name, later in (("protonet", 10), ("maml", 50)):
+        row = replace(row_of(place, name, scale), turn=PLACES[place].turn)
+        rows.append(replace(row, seeds=3))
+        for family in REAL:
+            tasks = replace(row.experiment.tasks, only=(family,))
+            recipe = f"{row.experiment.recipe}-{family}"
+            own = replace(row.experiment, recipe=recipe, tasks=tasks)
+            label, turn = f"{row.label}, {family} alone", row.turn + later
+            rows.append(replace(row, label=label, experiment=own, turn=turn))
+    about = "One learner for all families, and one for each, which has seen no other family."
+    return Rows(rows, about)
 
 
 ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
@@ -299,6 +359,7 @@ def normalisation(place: str, scale: Scale) -> Rows:
 
 KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "": ("", main),
+    "specialists": ("Specialists: ", specialists),
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
     "evidence": ("Does ARML with evidence need its vertices? ", evidence),
@@ -322,7 +383,7 @@ def table(name: str, scale: Scale) -> Table:
     seeds, tasks = scale.images if images else scale.vectors
     rows = tuple(replace(row, seeds=row.seeds or seeds) for row in rows)
     title, reference = f"{title}{PLACES[place].title}", reference or rows[0].label
-    return Table(name, title, about, rows, reference, paper, tasks)
+    return Table(name, title, about, rows, reference, paper, tasks, min(tasks, scale.explained))
 
 
 def units(tables: Sequence[Table]) -> list[Unit]:
@@ -334,6 +395,7 @@ def units(tables: Sequence[Table]) -> list[Unit]:
             for seed in range(row.seeds):
                 made = replace(row.experiment, seed=seed)
                 folder = f"runs/{made.recipe}/seed-{seed}"
+                turn = row.turn + 20 * seed
                 unit = found.setdefault(
                     folder,
                     Unit(
@@ -343,12 +405,13 @@ def units(tables: Sequence[Table]) -> list[Unit]:
                         tasks=one.tasks,
                         explain=0,
                         seconds=round(seconds(made, one.tasks), 1),
+                        turn=turn,
                     ),
                 )
                 assert unit["options"] == fingerprint(made), f"two experiments at {folder}"
                 if row.label in inside and seed == 0:
-                    unit["explain"] = min(one.tasks, 1_000)
-    return list(found.values())
+                    unit["explain"] = one.explained
+    return sorted(found.values(), key=lambda unit: unit["turn"])
 
 
 def seconds(made: arml.Experiment, tasks: int) -> float:
@@ -379,6 +442,12 @@ def hours(made: arml.Experiment, side: bool) -> arml.Experiment:
         return replace(made, steps=10_000) if side else made
     steps = 400 if getattr(made.tasks, "shots", 0) == 1 else 200
     return replace(made, steps=steps, interval=10, checkpoint_every=50, validate_every=steps // 2)
+
+
+def measured_on_real(made: arml.Experiment, side: bool) -> arml.Experiment:
+    """A constant rate, so that a longer training goes on from a shorter one."""
+    outer = replace(made.outer, schedule="constant", warmup=0.0, average=0.0)
+    return replace(made, outer=outer, validate_every=250, checkpoint_every=50, interval=10)
 
 
 TINY = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
@@ -436,10 +505,24 @@ BENCHMARKS = (
     "normalisation-plain-multi-5shot",
 )
 """Tables that need `arml data prepare`."""
+PICTURES = (
+    "real-four-1shot-start",
+    "specialists-real-four-1shot-start",
+    "mini-imagenet-1shot-start",
+    "real-four-1shot",
+    "specialists-real-four-1shot",
+    "real-four-5shot-start",
+    "mini-imagenet-5shot-start",
+    "mini-imagenet-1shot",
+    "real-four-5shot",
+    "mini-imagenet-5shot",
+)
+"""Tables that need `arml data prepare real-four` and `mini-imagenet`."""
 SMOKE = ("regression2d", "ablations-regression2d")
 
 SCALES: dict[str, Scale] = {
     "smoke": Scale("smoke", tiny, SMOKE, (2, 40), (1, 10), 2),
     "laptop": Scale("laptop", hours, LOCAL, (5, 4_000), (1, 1_000), 3),
+    "real": Scale("real", measured_on_real, PICTURES, (1, 1_000), (1, 1_000), 3, 400),
     "paper": Scale("paper", whole, (*LOCAL, *BENCHMARKS), (3, 4_000), (1, 4_000), 1),
 }

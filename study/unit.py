@@ -5,14 +5,16 @@ part continues where it stopped, a finished part is not repeated, and an interru
 """
 
 import json
+import shutil
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import arml
 from arml.core.episodes import in_words
-from arml.experiment.options import from_json
+from arml.experiment.options import from_json, to_json
 from arml.explain.explaining import explain
 from arml.results.files import read_json, write_json
 from arml.results.scores import Scores, write_scores
@@ -45,6 +47,7 @@ def carry_out(unit: Unit, out: Path, stopping: Any = lambda: False) -> bool:
     """
     folder = out / unit["folder"]
     experiment = from_json(unit["experiment"], unit["folder"])
+    go_on(experiment, folder)
     if arml.run(experiment, folder, stop=stopping) < experiment.steps:
         return False
     run = arml.Run(folder)
@@ -59,6 +62,27 @@ def carry_out(unit: Unit, out: Path, stopping: Any = lambda: False) -> bool:
     if unit["explain"] and not (folder / "explain" / "explain.json").is_file():
         explain(folder, folder / "explain", tasks=unit["explain"])
     return True
+
+
+def go_on(experiment: arml.Experiment, folder: Path) -> None:
+    """Let a run begin with the checkpoint of a finished one that has fewer steps and is otherwise
+    the same: `PLACE/METHOD/seed-0` with that of `PLACE-start/METHOD/seed-0`."""
+    place, _, method = experiment.recipe.partition("/")
+    recipe = f"{place}-start/{method}"
+    shorter = folder.parents[2] / recipe / folder.name
+    if (folder / "config.json").exists() or not (shorter / "row.json").is_file():
+        return
+    config = read_json(shorter / "config.json")
+    known = from_json(config["experiment"], str(shorter))
+    if replace(experiment, recipe=recipe, steps=known.steps) != known:
+        return
+    for name in ("checkpoints", "metrics.jsonl"):
+        copy = shutil.copytree if (shorter / name).is_dir() else shutil.copy2
+        copy(shorter / name, folder / name)
+    write_json(
+        folder / "config.json",
+        {**config, "recipe": experiment.recipe, "experiment": to_json(experiment)},
+    )
 
 
 def row_of(unit: Unit, run: arml.Run, scores: Scores) -> dict[str, Any]:

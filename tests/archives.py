@@ -16,9 +16,9 @@ from arml.datasets.published import published
 HEIGHT, WIDTH = 24, 32
 
 
-def picture(left: int, right: int | None = None, kind: str = ".jpg") -> bytes:
+def picture(left: int, right: int | None = None, kind: str = ".jpg", height: int = HEIGHT) -> bytes:
     """A grey picture, 32 wide and 24 high; its right half may be of another grey."""
-    image = np.full((HEIGHT, WIDTH, 3), left, np.uint8)
+    image = np.full((height, WIDTH, 3), left, np.uint8)
     image[:, WIDTH // 2 :] = left if right is None else right
     return cv2.imencode(kind, image)[1].tobytes()
 

@@ -196,6 +196,63 @@ def test_omniglot(tmp_path):
     )
 
 
+FORMS = ["flat with lists", "parts", "class folders"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_mini_imagenet_from_copies_of_its_600_pictures(tmp_path, splits, monkeypatch, form, capsys):
+    """No list is fetched; a class that lacks pictures is named; results say that it is a copy."""
+    splits(archives.small_split(tmp_path / "splits", keep=2))
+    monkeypatch.setattr("arml.datasets.prepare.download", None)
+    folder, numbers = tmp_path / "copy", {}
+    for part, names in archives.wnids().items():
+        for name in names:
+            for at in (5, 12):
+                file = f"{name}{at:08}.jpg"
+                above = {"flat with lists": "images", "parts": f"{part}/{name}"}.get(form, name)
+                numbers[name, at] = shade(len(numbers))
+                unpack(folder / above, {file: picture(numbers[name, at], height=32)})
+    if form == "flat with lists":
+        archives.ravi(folder, places=(5, 12))
+    store = prepare("mini-imagenet", folder)
+    assert classes(store, "mini-imagenet") == {p: sorted(n) for p, n in archives.wnids().items()}
+    (train,) = store.part("train")
+    wanted = [numbers[name, at] for name in train.classes for at in (5, 12)]
+    for image, grey in zip(train.images, wanted, strict=True):
+        assert near({int(image.max())}, grey)
+    assert store.copies == ("32 px copy of mini-imagenet",)
+    name = train.classes[0]
+    next(folder.rglob(f"{name}*5.jpg")).unlink()
+    out = str(tmp_path / "other")
+    assert main(["data", "prepare", "mini-imagenet", "--out", out, "--from", str(folder)]) == 2
+    assert f"2 pictures of each class, got 1 of {name!r};" in capsys.readouterr().err
+
+
+def test_omniglot_from_numbered_characters(tmp_path):
+    """The original numbers of the characters tell their alphabets."""
+    first = published("omniglot").first
+    ends = sorted([*first.values(), 1624])
+    sizes = {name: ends[ends.index(at) + 1] - at for name, at in first.items()}
+    assert (sizes["Greek"], sizes["Latin"], sizes["Braille"], sizes["Tifinagh"]) == (24, 26, 26, 55)
+    files = {
+        f"{'background' if at < 965 else 'evaluation'}-{at:04}/{at:04}_0{i}.png": picture(i + 1)
+        for at in first.values()
+        for i in (1, 2)
+    }
+    store = prepare("omniglot", unpack(tmp_path / "copy", files))
+    split = classes(store, "omniglot")
+    assert [len(split[part]) for part in PARTS] == [25, 5, 20]
+    assert "Greek/character01" in split["train"]
+
+
+def test_class_folders_are_read_wherever_they_are(tmp_path):
+    names = chain(*published("flower").parts.values())
+    files = {f"{p}/{n}/{p}{n}.jpg": picture(9) for n in names for p in ("train", "valid")}
+    store = prepare("flower", unpack(tmp_path / "copy", {**files, "train/103/x.jpg": picture(9)}))
+    assert [sum(store.part(part)[0].counts) for part in PARTS] == [114, 28, 36]
+    assert store.copies == ()
+
+
 @pytest.mark.parametrize("form", ["zip", "folder"])
 def test_cifar_fs_brings_its_own_split(tmp_path, form, capsys):
     files = archives.cifar_fs()

@@ -116,12 +116,12 @@ def decoded(
                 future.cancel()
 
 
-def shortest_side(data: bytes, *, where: str) -> int:
-    """The shorter side of a picture in pixels, as its header states it.
+def size_of(data: bytes, *, where: str) -> tuple[int, int]:
+    """The width and the height of a picture in pixels, as its header states them.
 
     **Raises** `ValueError`, which names `where`, for data that are not a picture.
     """
-    return min(_opened(data, where).size)
+    return _opened(data, where).size
 
 
 def resize(image: np.ndarray, size: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import BinaryIO, Literal, NamedTuple, TypedDict
 import numpy as np
 
 from arml.datasets.archives import Member, open_members
-from arml.datasets.decode import FILTERS, decoded
+from arml.datasets.decode import FILTERS, decoded, size_of
 from arml.datasets.folders import (
     ImageFamily,
     Progress,
@@ -102,6 +102,12 @@ class Store:
     def size(self) -> int:
         """Pixels a side."""
         return int(self.index["size"])
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The families whose pictures somebody else resized before, in words."""
+        said = ((f, about.get("copy")) for f, about in self.index["families"].items())
+        return tuple(f"{copy} of {family}" for family, copy in said if copy)
 
     @property
     def bytes(self) -> int:
@@ -250,7 +256,7 @@ def prepare(
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder}: expected a new or empty folder, got another: name one")
     single = len(data.names) == 1
-    sources = {one: sources_of(FAMILIES[one], given, single) for one in data.names}
+    sources = {one: sources_of(one, given, single) for one in data.names}
     jobs = [_job(one, some, unverified, progress) for one, some in sources.items()]
     making = folder.with_name(f".{folder.name}.part")
     with locked(making):
@@ -278,7 +284,7 @@ def prepare(
     return folder
 
 
-def sources_of(family: Family, given: Sequence[Path], single: bool) -> list[Path | Archive]:
+def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Archive]:
     """The user's own archives or folders of a family, and the archives to download.
 
     `single` says that the given paths are for this family, whatever their names.
@@ -288,6 +294,7 @@ def sources_of(family: Family, given: Sequence[Path], single: bool) -> list[Path
     for path in given:
         if not path.exists():
             raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
+    family = FAMILIES[name]
     found: list[Path | Archive] = []
     for archive in family.archives:
         own = (p for path in given for p in (path, path / archive.name) if p.name == archive.name)
@@ -295,8 +302,9 @@ def sources_of(family: Family, given: Sequence[Path], single: bool) -> list[Path
     if not any(isinstance(one, Path) and one.suffix != ".csv" for one in found):
         unpacked = [path for path in given if path.suffix != ".csv"]
         if not single:
-            tops = (p for path in given for p in (path, path / family.folder))
-            unpacked = [path for path in tops if path.is_dir() and path.name == family.folder]
+            names = {name, family.folder} - {""}
+            tops = dict.fromkeys(p for path in given for p in (path, *map(path.joinpath, names)))
+            unpacked = [path for path in tops if path.is_dir() and path.name in names]
         lists = [one for one, a in zip(found, family.archives, strict=True) if a.list]
         found = [*unpacked, *lists] if unpacked else found
     for one in found:
@@ -317,27 +325,46 @@ def _job(
     """The work to do, as far as it is known without decoding."""
     family = FAMILIES[name]
     paths, records = [], []
-    for source in sources:
+
+    def take(source: Path | Archive) -> Path:
         if isinstance(source, Archive):
             path, md5 = download(source, progress), source.md5
         else:
             path, md5 = source, None if unverified else _checked(family, source, progress)
-        paths.append(path)
         records.append({"archive": path.name, "md5": md5})
+        return path
+
+    # A copy that has the listed pictures alone needs no list.
+    lists = [source for source in sources if isinstance(source, Archive) and source.list]
+    paths = [take(source) for source in sources if source not in lists]
     progress(f"listing {name}", 0, 0)
     split = published(family.split) if family.split else None
-    classes = split.wanted() if split is not None else set()
-    files = survey(paths, enter=lambda tar: not classes or Path(tar).stem in classes)
+    names = split.wanted() if split is not None else set()
+    files = survey(paths, enter=lambda tar: not names or Path(tar).stem in names)
     split = split or split_of_archive(files)
-    parts = select(split, classes_of(family.layout, files), paths[0])
+    classes = classes_of(family.layout, files)
+    if lists and split.keep and max(len(classes.get(one, ())) for one in names) > split.keep:
+        files.annotations.update(survey([take(source) for source in lists]).annotations)
+        classes = classes_of(family.layout, files)
+    parts = select(split, classes, paths[0])
     about = {
         "origin": family.split or name,
         "licence": family.licence,
         "citation": family.citation,
         "source": records,
+        "copy": _copied(family, parts),
         "split": {"method": split.method, "sha256": split.sha256},
     }
     return Job(name, paths, parts, about)
+
+
+def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
+    """`84 px copy` if somebody else made all pictures squares of this size; else nothing."""
+    some = [pictures[0] for classes in parts.values() for pictures in classes.values()][:20]
+    files = [picture.source / picture.name for picture in some]
+    sizes = {size_of(file.read_bytes(), where=str(file)) for file in files if file.is_file()}
+    width, height = sizes.pop() if len(sizes) == 1 else (0, 1)
+    return f"{width} px copy" if width == height != family.square else ""
 
 
 def _checked(family: Family, path: Path, progress: Progress) -> str | None:

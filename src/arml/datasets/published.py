@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -60,6 +60,8 @@ class Family:
     folder: str = ""
     size: int = 84
     """Pixels a side."""
+    square: int = 0
+    """Pixels a side of the publisher's pictures, if all are square."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class DataSet:
     """Of its families."""
     filters: tuple[str, ...] = ()
     """Each family has one more family for each of these filters."""
+    pixels: int = 0
+    """Pixels a side; 0 for those of its families."""
 
     @property
     def families(self) -> list[Family]:
@@ -85,7 +89,7 @@ class DataSet:
     @property
     def size(self) -> int:
         """Pixels a side."""
-        return self.families[0].size
+        return self.pixels or self.families[0].size
 
 
 FAMILIES: dict[str, Family] = convert(
@@ -93,6 +97,7 @@ FAMILIES: dict[str, Family] = convert(
 )
 PLAIN = ("bird", "texture", "aircraft", "fungi")
 """The families of Plain-Multi by their names in the paper."""
+REAL = ("bird-2010", "flower", "omniglot", "mini-imagenet")
 CATALOGUE: dict[str, DataSet] = {
     "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN),
     "art-multi": DataSet(
@@ -100,6 +105,7 @@ CATALOGUE: dict[str, DataSet] = {
         PLAIN,
         ("blur", "pencil"),
     ),
+    "real-four": DataSet("Birds, flowers, characters and objects, a family each", REAL, pixels=32),
     **{name: DataSet(family.about, (name,)) for name, family in FAMILIES.items()},
 }
 
@@ -134,7 +140,8 @@ Listed = Iterable[tuple[str, str, Box | None]]
 """The class, the name and the box of each picture."""
 ANNOTATIONS = re.compile(
     r"(^|/)((images|image_class_labels|bounding_boxes|classes|images_box)\.txt"
-    r"|images_variant_\w+\.txt|(train|val)\.json|splits/bertinetto/\w+\.txt)$"
+    r"|images_variant_\w+\.txt|(train|val)\.json|splits/bertinetto/\w+\.txt"
+    r"|(train|val|test)\.csv)$"
 )
 """The files that the layouts below read."""
 
@@ -289,32 +296,56 @@ def imagenet(files: Files) -> Listed:
     name [1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the
     pictures of that class from 1. tieredImageNet has all pictures.
 
+    Copies of miniImageNet have these 600 alone: in a folder for each class, which may be in folders
+    of the parts, or all in one folder under the names of the lists.
+
     [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
     """
-    numbered: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for name in files.pictures:
-        if match := re.search(r"(?:^|/)(n\d{8})/n\d{8}_(\d+)\.\w+$", name):
-            numbered[match[1]].append((int(match[2]), name))
-    classes = {wnid: [name for _, name in sorted(some)] for wnid, some in numbered.items()}
+    classes: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for name in sorted(files.pictures, key=lambda name: [*map(int, re.findall(r"\d+", name))]):
+        if match := re.search(r"(?:^|/)(?:(n\d{8})/([^/]+)|((n\d{8})\d{8}\.\w+))$", name):
+            classes[match[1] or match[4]][match[2] or match[3]] = name
+    listed: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     lists = [name for name in files.annotations if name.endswith(".csv")]
-    if not lists:
-        yield from ((wnid, name, None) for wnid, names in classes.items() for name in names)
     for row in (row for name in lists for row in files.text(name).split()[1:]):
-        match = re.fullmatch(r"(n\d{8})(\d{8})\.jpg,\1", row)
+        match = re.search(r"\b((n\d{8})(\d{8})\.jpg),\2$", row)
         if match is None:
             raise ValueError(f"the row {row[:60]!a} is not like n0153282900000005.jpg,n01532829")
-        wnid, place = match[1], int(match[2])
-        if wnid in classes:
-            if not 1 <= place <= len(classes[wnid]):
-                raise LookupError(f"picture {place} of {wnid}")
-            yield wnid, classes[wnid][place - 1], None
+        listed[match[2]].append((match[1], int(match[3])))
+    for wnid, names in classes.items():
+        wanted, every = listed[wnid], [*names.values()]
+        if not lists or len(wanted) == len(every):
+            yield from ((wnid, name, None) for name in every)
+        elif any(file in names for file, _ in wanted):
+            yield from ((wnid, names[file], None) for file, _ in wanted if file in names)
+        else:
+            for _, place in wanted:
+                if not 1 <= place <= len(every):
+                    raise LookupError(f"picture {place} of {wnid}")
+                yield wnid, every[place - 1], None
 
 
 def omniglot(files: Files) -> Listed:
     """Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/`.
-    A class is a character (`Greek/character01`)."""
+    A class is a character (`Greek/character01`).
+
+    Copies without the alphabets have a folder for each character. The names of the files begin with
+    its number among all (`0394_01.png`), by which the split's `first` tells its alphabet.
+    """
     yield from _by_folder(files, "images_background", depth=2)
     yield from _by_folder(files, "images_evaluation", depth=2)
+    if not any("images_" in name for name in files.pictures):
+        first = published("omniglot").first
+        for name in sorted(files.pictures):
+            number = int(name.rpartition("/")[2].partition("_")[0])
+            alphabet = max((a for a in first if first[a] <= number), key=first.__getitem__)
+            yield f"{alphabet}/character{number - first[alphabet] + 1:02}", name, None
+
+
+def folders(files: Files) -> Listed:
+    """A folder for each class, whatever folders these are in."""
+    pictures = ((name.split("/")[-2:], name) for name in files.pictures)
+    return ((label, name, None) for (label, _), name in sorted(pictures))
 
 
 def cifar_fs(files: Files) -> Listed:
@@ -323,7 +354,8 @@ def cifar_fs(files: Files) -> Listed:
 
 
 LAYOUTS: dict[str, Callable[[Files], Listed]] = {
-    layout.__name__: layout for layout in (cub, dtd, aircraft, fungi, imagenet, omniglot, cifar_fs)
+    layout.__name__: layout
+    for layout in (cub, dtd, aircraft, fungi, imagenet, omniglot, cifar_fs, folders)
 }
 
 
@@ -358,6 +390,8 @@ class Published:
     rule: Rule | None = None
     keep: int | None = None
     """How many pictures of a class are kept; all if None."""
+    first: dict[str, int] = field(default_factory=dict)
+    """The number of the first character of each alphabet."""
 
     def wanted(self) -> set[str]:
         """The classes that it names."""
@@ -403,7 +437,15 @@ def select(split: Published, classes: Classes, where: object) -> dict[str, Class
                 "archive again"
             )
         names = [name for one in sorted(named[part]) for name in alphabets[one]]
-        chosen[part] = {name: _kept(split, name, classes[name], where) for name in names}
+        chosen[part] = {name: _kept(split, classes[name]) for name in names}
+    counts = {name: len(some) for part in chosen.values() for name, some in part.items()}
+    few = [f"{n} of {name!a}" for name, n in counts.items() if n < (split.keep or 1)]
+    if few:
+        more = f" and of {len(few) - 5} more classes" if len(few) > 5 else ""
+        raise ValueError(
+            f"{where}: expected at least {split.keep} pictures of each class, got "
+            f"{', '.join(few[:5])}{more}; fetch the archive again"
+        )
     return chosen
 
 
@@ -423,13 +465,8 @@ def _drawn_parts(split: Published, classes: Classes, where: object) -> Parts:
     return cut(drawn(enough, split.seed), rule.sizes)
 
 
-def _kept(split: Published, name: str, pictures: list[Picture], where: object) -> list[Picture]:
-    if split.keep is None or len(pictures) == split.keep:
+def _kept(split: Published, pictures: list[Picture]) -> list[Picture]:
+    if split.keep is None or len(pictures) <= split.keep:
         return pictures
-    if len(pictures) < split.keep:
-        raise ValueError(
-            f"{where}: expected at least {split.keep} pictures of {name!a}, got {len(pictures)}; "
-            "fetch the archive again"
-        )
     by_name = {picture.name.rpartition("/")[2]: picture for picture in pictures}
     return [by_name[file] for file in sorted(drawn(by_name, split.seed)[: split.keep])]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arml.datasets.decode import shortest_side
+from arml.datasets.decode import size_of
 from arml.datasets.features import feature_folders, load_features
 from arml.datasets.folders import Parts, family_name, open_source
 from arml.experiment.options import Experiment
@@ -141,7 +141,7 @@ def _survey(path: Path) -> Family:
     with open_source(path) as source:
         members = source.pictures
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
-        sides = [shortest_side(m.read(), where=m.where) for m in picked]
+        sides = [min(size_of(m.read(), where=m.where)) for m in picked]
         counts = {name: len(images) for name, images in source.classes.items()}
     return Family(family_name(path), counts, sides, source.split, len(source.left_out))
 

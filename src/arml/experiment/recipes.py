@@ -164,16 +164,19 @@ def setting_for(
     return Setting(problem, description, Experiment(name, tasks=tasks, **options), traits)
 
 
-def prepared(store: str, description: str, steps: int, *traits: str) -> Setting:
+def prepared(
+    store: str, description: str, steps: int, *traits: str, size: int = 84, rate: float = 0.001
+) -> Setting:
     """A benchmark that `arml data prepare` made, as in the paper: 5-way 1-shot, 15 queries, 84 px,
     Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate.
 
     `steps` is the authors' number of outer steps for Plain- and Art-Multi, and MAML's for
     miniImageNet.
     """
-    tasks, outer = StoreOptions(store=store), OuterOptions()
-    more = {"outer": outer, "steps": steps, "validate_every": 1_000}
-    return setting_for(BENCHMARK, store, tasks, description, traits, **more)
+    tasks, outer = StoreOptions(store=store, size=size), OuterOptions(outer_rate=rate)
+    more = {"outer": outer, "steps": steps, "validate_every": min(1_000, steps // 10)}
+    problem = replace(BENCHMARK, features=(size, size, 3))
+    return setting_for(problem, store, tasks, description, traits, **more)
 
 
 PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
@@ -228,6 +231,14 @@ OWN: dict[str, Setting] = {
         prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
         prepared("mini-imagenet", "miniImageNet", 60_000),
         prepared("tiered-imagenet", "tieredImageNet", 60_000),
+        prepared(
+            "real-four",
+            "Birds, flowers, characters and objects at 32 px, four families",
+            5_000,
+            *SMALL,
+            size=32,
+            rate=0.003,
+        ),
     )
 }
 """The package's own settings."""

@@ -124,10 +124,12 @@ class ImageEpisodes(Episodes):
     """The images on the device; None if they are on the disk."""
     table: Table
     disk: Disk | None = eqx.field(static=True, default=None)
+    copies: tuple[str, ...] = eqx.field(static=True, default=())
+    """What is to be said of pictures that somebody resized before."""
 
     def protocol(self) -> Facts:
         size = {} if self.size is None else {"size": self.size}
-        return {**protocol_of(self.problem), **size}
+        return {**protocol_of(self.problem), **size, **dict.fromkeys(self.copies, True)}
 
     def sample(self, key: PRNGKeyArray) -> Task:
         drawn, features = draw(self.table, self.problem, key=key), self.problem.features
@@ -188,6 +190,7 @@ def image_episodes(
     stated: str = "",
     size: int | None = None,
     disk: bool = False,
+    copies: tuple[str, ...] = (),
 ) -> ImageEpisodes:
     """Episodes over these `classes` of each family, which are enough for the tasks.
 
@@ -212,7 +215,7 @@ def image_episodes(
     names = tuple(family.name for family in families)
     pixels = None if disk else jnp.asarray(np.concatenate(pieces))
     source = Disk([family.images for family in families]) if disk else None
-    return ImageEpisodes(names, problem, stated, size, pixels, table, source)
+    return ImageEpisodes(names, problem, stated, size, pixels, table, source, copies)
 
 
 def device_room() -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from arml.core.checks import at_least
 from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks, module_name
-from arml.core.registry import Source, load_plugins, source_of, warn_of_change
+from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
 from arml.datasets.features import load_features
 from arml.datasets.folders import (
     PARTS,
@@ -118,7 +118,7 @@ class FunctionsOptions:
         functions_2d(**dataclasses.asdict(self))
 
 
-NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed")
+NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed", "only")
 """Options that change no test task, or whose effect is in the digests of the data."""
 
 
@@ -150,6 +150,7 @@ class EpisodeOptions:
         stated: str,
         size: int | None = None,
         disk: bool = False,
+        copies: tuple[str, ...] = (),
     ) -> TaskDistribution:
         """The tasks over one part of the families' classes; see `image_episodes`.
 
@@ -161,7 +162,7 @@ class EpisodeOptions:
         ways, shots, queries = self.ways_of(part), self.shots, self.queries
         tasks = image_episodes(
             families, classes, ways=ways, shots=shots, queries=queries, stated=stated, size=size,
-            disk=disk,
+            disk=disk, copies=copies,
         )  # fmt: skip
         return self.varied(tasks) if part == "train" else tasks
 
@@ -288,6 +289,8 @@ class StoreOptions(EpisodeOptions):
     """Name of the data set, or folder of its store."""
     size: int = 84
     """Pixels a side that the store must have."""
+    only: tuple[str, ...] = ()
+    """Families of the training and validation tasks; all if not given. Test tasks have all."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """The tasks of a store, whose classes are split already. The pictures are put on the device
@@ -301,10 +304,17 @@ class StoreOptions(EpisodeOptions):
             )
         digests, disk = store.digests(), store.bytes > device_room()
 
+        if unknown := [name for name in self.only if name not in store.families]:
+            raise ValueError(f"unknown family {unknown[0]!r}{nearest(unknown[0], store.families)}")
+
         def tasks(part: str) -> TaskDistribution:
-            families = store.part(part)
+            only = (part != "test" and self.only) or store.families
+            families = [family for family in store.part(part) if family.name in only]
             split = {family.name: {part: [*family.classes]} for family in families}
-            return self.episodes(families, split, part, stated=self.stated(digests), disk=disk)
+            stated = self.stated({name: digests[name] for name in digests if name in only})
+            return self.episodes(
+                families, split, part, stated=stated, disk=disk, copies=store.copies
+            )
 
         return Splits(tasks("train"), tasks("validation"), tasks("test"), digests)
 
