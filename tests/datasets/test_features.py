@@ -1,17 +1,28 @@
 """Frozen features: any ONNX model, work that goes on where it stopped, and the same test tasks."""
 
 import csv
+import json
 from pathlib import Path
 
 import cv2
 import jax
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from arml.cli import main
-from arml.datasets.features import IMAGENET, Extractor, load_features, remade, write_features
+from arml.datasets.decode import cropped, resize
+from arml.datasets.features import (
+    IMAGENET,
+    Extractor,
+    extractor_of,
+    load_features,
+    remade,
+    write_features,
+)
+from arml.predict.onnx import write_vectors
 from arml.report.tables import make_rows
 from arml.results.folder import read_result
 from arml.tasks.options import FoldersOptions, VectorsOptions
@@ -99,17 +110,153 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     flat = helper.make_node("Identity", ["x"], ["y"])
     refused(
         model(tmp_path / "flat.onnx", [flat], ["n", 7], ["n", 7]),
-        "one input of any number of pictures",
+        "one input of pictures",
     )
-    tokens = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)
-    path = model(tmp_path / "tokens.onnx", [tokens], ["n", 3, 16, 16], ["n", 16, 16])
-    refused(path, r"expected an output \[n, d\] or \[n, d, h, w\]")
+    path = model(tmp_path / "same.onnx", [flat], ["n", 3, 16, 16], ["n", 3, 16, 16])
     refused(path, "and --size 32", size=32)
+    refused(path, "--pool cls is for tokens, and the output 'y' is", pool="cls")
+    refused(path, "an output 'z': name one of y", output="z")
+    total = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1, 2, 3], keepdims=0)
+    path = model(tmp_path / "total.onnx", [total], ["n", 3, 16, 16], ["n"])
+    refused(path, r"of float32 from 'y': name another with --output")
     log = helper.make_node("Log", ["x"], ["y"])
     refused(model(tmp_path / "nan.onnx", [log], ["n", 3, 16, 16], ["n", 3, 16, 16]), "finite")
     refused(tiny, "--std above 0", std=(0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="got a file with"):
-        remade(Extractor(tiny, **RAW).about, tmp_path / "tokens.onnx")
+        remade(Extractor(tiny, **RAW).about, tmp_path / "total.onnx")
+
+
+def transformer(path: Path, shape: list, *, tokens: int = 5, text: bool = False, **changes) -> Path:
+    """A narrow model of the shape of DINOv2 or CLIP, with random weights: patches of 8 px, one
+    token (or more) before them, and their mean through a dense layer as a second output."""
+    rng, free = np.random.default_rng(0), ["b", "s", "d"]
+    half = changes.pop("half", False)
+    kind, dtype = (TensorProto.FLOAT16, np.float16) if half else (TensorProto.FLOAT, np.float32)
+    weights = {
+        "kernel": rng.normal(size=(6, 3, 8, 8)) / 14,
+        "first": rng.normal(size=(1, tokens - 4, 6)),
+        "dense": rng.normal(size=(6, 4)),
+    }
+    initial = [numpy_helper.from_array(w.astype(dtype), name) for name, w in weights.items()]
+    initial.append(numpy_helper.from_array(np.array([0, 6, -1]), "flat"))
+    initial.append(numpy_helper.from_array(np.array([1, 1, 1]), "ones"))
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["pixel_values", "kernel"], ["places"], strides=[8, 8]),
+        node("Reshape", ["places", "flat"], ["columns"]),
+        node("Transpose", ["columns"], ["patches"], perm=[0, 2, 1]),
+        node("Shape", ["places"], ["batch"], start=0, end=1),
+        node("Concat", ["batch", "rest"], ["expanded"], axis=0),
+        node("Expand", ["first", "expanded"], ["begun"]),
+        node("Concat", ["begun", "patches"], ["last_hidden_state"], axis=1),
+        node("ReduceMean", ["last_hidden_state"], ["pooled"], axes=[1], keepdims=0),
+        node("MatMul", ["pooled", "dense"], ["image_embeds"]),
+    ]
+    initial[-1] = numpy_helper.from_array(np.array([1, 1]), "rest")
+    inputs = [helper.make_tensor_value_info("pixel_values", kind, shape)]
+    outputs = [helper.make_tensor_value_info("last_hidden_state", kind, free)]
+    if text:
+        inputs.insert(0, helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["t", "l"]))
+        nodes += [
+            node("Cast", ["input_ids"], ["words"], to=kind),
+            node("ReduceMean", ["words"], ["logits_per_image"], axes=[1]),
+        ]
+        outputs = [helper.make_tensor_value_info("logits_per_image", kind, ["t", 1]), *outputs]
+        outputs.append(helper.make_tensor_value_info("image_embeds", kind, ["b", 4]))
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs, initializer=initial)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
+FREE, STATE = ["b", 3, 16, 16], "last_hidden_state"
+
+
+def cls(tokens: np.ndarray) -> np.ndarray:
+    return tokens[:, 0]
+
+
+def mean(tokens: np.ndarray) -> np.ndarray:
+    return tokens.mean(axis=1)
+
+
+SHAPES = {
+    "DINOv2": ({"shape": FREE}, {}, STATE, cls),
+    "the mean": ({"shape": FREE}, {"pool": "mean"}, STATE, mean),
+    "all": ({"shape": FREE}, {"pool": "none"}, STATE, lambda t: t.reshape(3, -1)),
+    "a square": ({"shape": FREE, "tokens": 9}, {}, STATE, mean),
+    "whole CLIP": ({"shape": FREE, "text": True}, {}, "image_embeds", np.asarray),
+    "its tower": ({"shape": FREE, "text": True}, {"output": STATE}, STATE, cls),
+    "inside": ({"shape": FREE}, {"output": "pooled"}, "pooled", np.asarray),
+    "all symbolic": ({"shape": ["b", "c", "h", "w"]}, {"size": 16}, STATE, cls),
+    "one at once": ({"shape": [1, 3, 16, 16]}, {}, STATE, cls),
+    "four at once": ({"shape": [4, 3, 16, 16]}, {}, STATE, cls),
+    "float16": ({"shape": FREE, "half": True}, {}, STATE, cls),
+}
+"""The model, the options, the output that is taken, and the vectors of its tokens."""
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_path):
+    made, options, output, taken = SHAPES[name]
+    path = transformer(tmp_path / "m.onnx", **made)
+    found = Extractor(path, unit=False, crop=0.75, **options)
+    x = np.random.default_rng(2).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    pixels = ((x / 255 - np.array(IMAGENET[0])) / np.array(IMAGENET[1])).transpose(0, 3, 1, 2)
+    whole = onnx.load(path)
+    whole.graph.output.extend([onnx.ValueInfoProto(name=output)] if output == "pooled" else [])
+    session = onnxruntime.InferenceSession(whole.SerializeToString())
+    kind = np.float16 if "half" in made else np.float32
+    feed = {"input_ids": np.ones((1, 1), np.int64)} if "text" in made else {}
+    size = made["shape"][0] if isinstance(made["shape"][0], int) else 1
+    each = [
+        session.run([output], {"pixel_values": np.repeat(one[None], size, 0).astype(kind), **feed})
+        for one in pixels
+    ]
+    wanted = taken(np.concatenate([one[0][:1] for one in each])).astype(np.float32)
+    np.testing.assert_allclose(found(x), wanted, rtol=1e-3, atol=1e-3)
+    assert remade(found.about, path).about == found.about
+    assert output in found.summary
+    assert "ImageNet's, assumed: --mean, --std" in found.summary
+    file, large = tmp_path / "whole.onnx", np.repeat(np.repeat(x, 2, 1), 3, 2)
+    if size > 1 or name == "one at once":
+        with pytest.raises(ValueError, match=f"takes {size} pictures at once"):
+            write_vectors(file, found)
+        return
+    write_vectors(file, found)
+    (got,) = onnxruntime.InferenceSession(file).run(None, {"pictures": large})
+    small = np.stack([resize(cropped(one, 0.75), 16) for one in large])
+    np.testing.assert_allclose(got, found(small), rtol=0.02, atol=0.02)
+
+
+def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(tmp_path):
+    weights = np.random.default_rng(0).normal(size=(3, 1000)).astype(np.float32)
+    pool = helper.make_node("ReduceMean", ["x"], ["before"], axes=[2, 3], keepdims=0)
+    last = helper.make_node("MatMul", ["before", "w"], ["y"])
+    (tmp_path / "onnx").mkdir()
+    path = model(tmp_path / "onnx" / "m.onnx", [pool, last], ["n", 3, "h", "w"], ["n", 1000])
+    whole = onnx.load(path)
+    whole.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(whole, path)
+    assert "--output before is what they are made of" in Extractor(path, size=8).doubt
+    assert Extractor(path, size=8, output="before").doubt == ""
+    stated = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.1, 0.2, 0.3]}
+    stated |= {"size": {"shortest_edge": 16}, "do_center_crop": True}
+    stated |= {"crop_size": {"height": 12, "width": 12}}
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(json.dumps(stated))
+    found = extractor_of(path, {"mean": None}, crop=True)
+    assert (found.size, found.mean, found.crop) == (12, (0.5, 0.4, 0.3), 0.75)
+    assert "assumed" not in found.summary
+    assert "from preprocessor_config.json" in found.summary
+    assert extractor_of(path, {"size": 20}).size == 20
+    file.write_text(json.dumps({**stated, "do_rescale": False, "do_center_crop": False}))
+    found = extractor_of(path, {}, crop=True)
+    assert (found.size, found.crop) == (16, False)
+    np.testing.assert_allclose(found.std, np.array(stated["image_std"]) / 255)
+    file.write_text('{"size": {}}')
+    with pytest.raises(ValueError, match="states no preparation of pictures"):
+        extractor_of(path, {})
 
 
 def test_weights_in_another_file_are_refused(tmp_path):

@@ -101,7 +101,7 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
     ("height", "width"),
     [(32, 32), (64, 96), (100, 77), (16, 16), (7, 50), (50, 7), (33, 31), (480, 640)],
 )
-@pytest.mark.parametrize("crop", [False, True])
+@pytest.mark.parametrize("crop", [False, True, 0.6])
 def test_pictures_are_resized_as_the_decoder_does(height, width, crop, tmp_path):
     graph = Graph()
     value = graph.add_input("pictures", np.uint8, (QUERIES, HEIGHT, WIDTH, 3))
@@ -109,7 +109,7 @@ def test_pictures_are_resized_as_the_decoder_does(height, width, crop, tmp_path)
     graph.save(tmp_path / "resize.onnx")
     picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     (got,) = answers(tmp_path / "resize.onnx", pictures=picture[None])
-    away = np.abs(got[0] - resize(cropped(picture) if crop else picture, 32))
+    away = np.abs(got[0] - resize(cropped(picture, crop), 32))
     # OpenCV rounds halves up where it halves a side, and interpolates in whole numbers.
     assert away.max() < 1.001
     if min(height, width) > 64:

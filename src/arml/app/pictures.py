@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
@@ -18,7 +19,7 @@ from arml.datasets.starter import load_starter
 from arml.predict.files import packed, unpacked
 from arml.predict.inputs import PictureReader, picture_reader, places_of
 from arml.predict.learner import Learner, load_predictor
-from arml.predict.photos import PhotoPredictor, starter_if_better
+from arml.predict.photos import PhotoLearner, PhotoPredictor, starter_if_better
 from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json, RunError
 
@@ -70,6 +71,15 @@ def is_of_pictures(learner: Learner) -> bool:
     problem = learner.problem
     pictures = problem.inputs == "pictures" or learner.portable.inputs is not None
     return problem.kind == "classification" and pictures
+
+
+def reader_of(owner: Any, model: Path | None = None) -> PictureReader | None:
+    """How pictures become the inputs of a learner or predictor; None if it reads no pictures."""
+    learner = owner.learner if isinstance(owner, PhotoPredictor) else owner
+    if isinstance(learner, PhotoLearner):
+        extractor = learner.extractor
+        return PictureReader(extractor.size, extractor, extractor.crop)
+    return picture_reader(owner, model)
 
 
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
@@ -146,7 +156,7 @@ def example(seed: int) -> Json:
 def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
     if isinstance(content, dict) and "predictor" in content:
         kept = _opened(content)
-        return Learned(kept, picture_reader(kept) or tab.reader, "a kept predictor")
+        return Learned(kept, reader_of(kept) or tab.reader, "a kept predictor")
     labels, pictures = _classes(content)
     if len(pictures) + more > limits.pictures:
         raise ValueError(
@@ -158,7 +168,7 @@ def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learne
     if isinstance(predictor, PhotoPredictor) and tab.choose:
         starter, reason = starter_if_better(predictor, [_bytes(p) for p in pictures], labels)
         if starter is not None:
-            reader = picture_reader(starter)
+            reader = reader_of(starter)
             assert reader is not None
             return Learned(starter, reader, f"starter ({reason})")
         return Learned(predictor, tab.reader, f"{tab.name} ({reason})")

@@ -36,7 +36,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from arml.app import pictures, tables
 from arml.app.pictures import Limits, Tab
 from arml.app.tables import Kind
-from arml.predict.inputs import picture_reader
 from arml.predict.learner import FewShotLearner, load
 from arml.results.files import Json, RunError
 
@@ -184,19 +183,23 @@ def about(served: Served) -> Json:
     return found
 
 
-def served(learner: Path | None = None, model: Path | None = None) -> Served:
+def served(learner: Path | None = None, model: Path | None = None, **options: Any) -> Served:
     """The page's learners: the named one, and those of the package for the other tab.
 
     **Arguments**
 
-    - `model`: the frozen model of a learner on features, if it is not the one that ships.
+    - `model`: the frozen model of a learner on features, or of `photos`, if it is not the one that
+      ships.
+    - `options`: how an ONNX model is used: see `arml.predict.photos.PhotoLearner`.
 
     **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
     """
-    named = None if learner is None else load(learner)
+    if model is not None and str(learner or "photos") == "photos":
+        learner, model = model, None
+    named = None if learner is None else load(learner, **options)
     kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
     if named is not None and learner is not None and pictures.is_of_pictures(named):
-        reader = picture_reader(named, learner if learner.suffix == ".onnx" else model)
+        reader = pictures.reader_of(named, model)
         assert reader is not None
         return Served(Tab(named, learner.resolve().name, reader), kinds)
     if model is not None:
@@ -207,7 +210,7 @@ def served(learner: Path | None = None, model: Path | None = None) -> Served:
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
         kinds[kind] = named
     photos = load("photos")
-    reader = picture_reader(photos)
+    reader = pictures.reader_of(photos)
     assert reader is not None
     return Served(Tab(photos, "photos", reader, choose=True), kinds)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from tyro.conf import Positional
 
-from arml.cli.console import command, parse, tell
+from arml.cli.console import ModelOptions, command, parse, tell
 from arml.cli.inputs import Pictures, Queries, Table, Vectors, inputs_of, is_table
 from arml.results.files import write_text
 
@@ -37,7 +37,7 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptOptions(AnswerOptions):
+class AdaptOptions(AnswerOptions, ModelOptions):
     """Learn a task from a few labelled examples, and predict.
 
     Images: a folder (or zip) with one folder for each class, and files or folders to predict.
@@ -166,6 +166,8 @@ def _learned(options: AdaptOptions) -> Learned:
     from arml.predict.photos import starter_if_better
 
     inputs, predictor, names = _learned_by(Path("photos"), options)
+    if options.model is not None or options.given():
+        return inputs, predictor, names  # its user knows better
     with open_source(options.support) as source:
         starter, reason = starter_if_better(predictor, source.pictures, source.labels)
     tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
@@ -179,10 +181,15 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
     from arml.predict.photos import PhotoLearner
 
     learner: Any
-    if str(named) == "photos" and not (named / "config.json").exists():
-        learner = PhotoLearner(PHOTOS)  # without JAX
-    elif named.suffix == ".onnx" and named.is_file():
-        learner = PhotoLearner(named)
+    photos = str(named) == "photos" and not (named / "config.json").exists()
+    if photos or (named.suffix == ".onnx" and named.is_file()):
+        # Without JAX.
+        learner = PhotoLearner(options.model or PHOTOS if photos else named, **options.given())
+        if learner.extractor.path != PHOTOS:
+            tell(learner.extractor.summary, *filter(None, [learner.extractor.doubt]))
+    elif options.given():
+        name = next(iter(options.given()))
+        raise ValueError(f"--{name} is for ONNX models of pictures: leave it out")
     else:
         from arml.predict.files import locate
         from arml.predict.learner import load

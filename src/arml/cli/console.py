@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import tyro
 from rich.console import Console
@@ -45,6 +46,28 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     wrong.
     """
     return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How an ONNX model of pictures is used. What is not given is read from the file
+    preprocessor_config.json beside the model, or assumed, and said."""
+
+    output: str | None = None
+    """Output of the ONNX model, if it has several; or a value inside it (extra onnx)."""
+    pool: Literal["cls", "mean", "none"] | None = None
+    """Of an output with tokens or places: the first token, the mean, or all of it."""
+    size: int | None = None
+    """Pixels on each side of the ONNX model's input."""
+    mean: tuple[float, float, float] | None = None
+    """Mean of each channel of pixels in [0, 1]."""
+    std: tuple[float, float, float] | None = None
+    """Deviation of each channel; 0.003922 leaves bytes."""
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given."""
+        found = {name: getattr(self, name) for name in ModelOptions.__dataclass_fields__}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def say(console: Console, *lines: str) -> None:

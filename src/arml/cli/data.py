@@ -10,7 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from arml.cli import known
-from arml.cli.console import INTERRUPTED, Display, command, listed, parse, say
+from arml.cli.console import INTERRUPTED, Display, ModelOptions, command, listed, parse, say
 
 HELP = """usage: arml data ACTION [OPTIONS]
 
@@ -118,8 +118,8 @@ def _prepare(arguments: Sequence[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class FeaturesOptions:
+@dataclass(frozen=True, kw_only=True)
+class FeaturesOptions(ModelOptions):
     """Turn pictures into the vectors of a frozen ONNX model; families that are there stay.
 
     Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
@@ -132,12 +132,6 @@ class FeaturesOptions:
     """Folder of the features."""
     model: Path | None = None
     """An ONNX model; the trunk of `photos` if not given."""
-    size: int | None = None
-    """Pixels on each side of the model's input; the model's size or 224 if not given."""
-    mean: tuple[float, float, float] | None = None
-    """Mean of each channel of pixels in [0, 1]; ImageNet's if not given."""
-    std: tuple[float, float, float] | None = None
-    """Deviation of each channel; ImageNet's if not given. 0.003922 leaves bytes."""
     raw: bool = False
     """Do not scale each vector to the root of its dimension."""
     saw: str | None = None
@@ -149,26 +143,21 @@ def features_command(arguments: Sequence[str]) -> int:
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise ValueError("no pictures: name one or more folders or zips")
-    from arml.datasets.features import IMAGENET, PHOTOS, Extractor, write_features
+    from arml.datasets.features import PHOTOS, extractor_of, write_features
     from arml.datasets.folders import family_name
 
     paths = [path.absolute() for path in options.sources]
     names = [family_name(path) for path in paths]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two families are named {twice[0]!r}: rename one")
-    extractor = Extractor(
-        options.model or PHOTOS,
-        size=options.size,
-        mean=options.mean or IMAGENET[0],
-        std=options.std or IMAGENET[1],
-        unit=not options.raw,
-        saw=options.saw,
-    )
+    given = {**options.given(), "saw": options.saw}
+    extractor = extractor_of(options.model or PHOTOS, given, unit=not options.raw)
     console, about = Console(), extractor.about
     say(
         console,
-        f"{about['model']}: pictures of {extractor.size} px to {extractor.dimension} numbers; the "
-        f"model was trained on: {about['saw']}",
+        f"{extractor.summary}; {extractor.dimension} numbers; the model was trained on: "
+        f"{about['saw']}",
+        *filter(None, [extractor.doubt]),
     )
     if about["saw"] == "unknown":
         say(

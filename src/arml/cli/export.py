@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import Display, parse, say, tell
+from arml.cli.console import Display, ModelOptions, parse, say, tell
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def _onnx(source: Path, file: Path, model: Path | None) -> None:
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")
 
 
-@dataclass(frozen=True)
-class AppOptions:
+@dataclass(frozen=True, kw_only=True)
+class AppOptions(ModelOptions):
     """Serve a page on this machine to try a learner: drop pictures or a table.
 
     The other tab uses learners of the package. The page's address contains a random token,
@@ -131,7 +131,11 @@ def app_command(arguments: Sequence[str]) -> int:
         tell(f"the page is {address} (Ctrl-C stops it)")
 
     try:
-        serve(served(options.learner, options.model), port=options.port, ready=ready)
+        serve(
+            served(options.learner, options.model, **options.given()),
+            port=options.port,
+            ready=ready,
+        )
     except KeyboardInterrupt:
         tell("stopped")
     except OSError as error:

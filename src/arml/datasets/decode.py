@@ -44,12 +44,14 @@ PAPER = 224
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
 
+Crop = bool | float
+"""Whether and how the ends of a picture are cut off: see `cropped`."""
 _FILTERS = threading.Lock()
 """The filters of warnings belong to the process, and pictures are decoded in threads."""
 
 
 def decode(
-    data: bytes, *, size: int, where: str, box: Box | None = None, crop: bool = False
+    data: bytes, *, size: int, where: str, box: Box | None = None, crop: Crop = False
 ) -> UInt8[np.ndarray, "size size 3"]:
     """Decode a picture and resize it to `size x size` pixels.
 
@@ -80,21 +82,30 @@ def decode(
         pixels = pixels[top:bottom, left:right]
         if not pixels.size:
             raise _refused(where, f"one without the box {box}")
-    return resize(cropped(pixels) if crop else pixels, size)
+    return resize(cropped(pixels, crop), size)
 
 
-def cropped(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h2 w2 3"]:
-    """A picture without both ends of its longer side, which becomes the geometric mean of both
-    sides: half-way between stretching and cropping a square, which loses or distorts less than
-    either."""
+def cropped(pixels: UInt8[np.ndarray, "h w 3"], crop: Crop) -> UInt8[np.ndarray, "h2 w2 3"]:
+    """A part of a picture.
+
+    **Arguments**
+
+    - `crop`: True cuts off both ends of the longer side, which becomes the geometric mean of both
+      sides: half-way between stretching and cropping a square, which loses or distorts less than
+      either. A share up to 1 keeps the square in the middle whose side is this share of the shorter
+      side, as ImageNet's test pictures are cropped (224 / 256). False keeps all.
+    """
+    if crop is False:
+        return pixels
     height, width = pixels.shape[:2]
-    kept = math.isqrt(height * width)
+    square = round(crop * min(height, width))
+    kept = math.isqrt(height * width) if crop is True else max(square, 1)
     top, left = max(height - kept, 0) // 2, max(width - kept, 0) // 2
     return pixels[top : top + min(height, kept), left : left + min(width, kept)]
 
 
 def decoded(
-    pictures: Iterable[Member], *, size: int, crop: bool = False
+    pictures: Iterable[Member], *, size: int, crop: Crop = False
 ) -> Iterator[UInt8[np.ndarray, "size size 3"]]:
     """The pictures in order. They are decoded on all cores, a few ahead of the one that is asked
     for, and read one after the other in the thread of the caller.

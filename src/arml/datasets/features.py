@@ -1,8 +1,11 @@
 """Vectors that a frozen image model makes of pictures, and their folders on disk.
 
-The model is an ONNX file, which onnxruntime runs. It has one picture input `[n, 3, h, w]` or
-`[n, h, w, 3]` of floats or bytes, whose size may be fixed or free. Its output is `[n, d]`, or
-`[n, d, h, w]`, which is averaged over places.
+The model is an ONNX file, which onnxruntime runs: one of torchvision or timm, DINOv2, the image
+tower of CLIP or a whole CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats
+or bytes, whose sizes may be fixed or free; an input of texts gets a constant. Its output is `[n,
+d]`; or tokens `[n, t, d]`, of which the first or the mean is taken; or `[n, d, h, w]`, which is
+averaged over places. A file `preprocessor_config.json` beside it, as Hugging Face's repositories
+have it, states how pictures are prepared.
 
 On disk a family is a folder with `vectors.npy`, float32 `[n, d]` in order of class and then of
 picture, and `features.json`, which is written last. It has the classes, the counts, the source and
@@ -10,15 +13,18 @@ the model of the vectors, and a SHA-256 of them.
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
+from arml.datasets.decode import Crop
 from arml.datasets.folders import (
     ImageFamily,
     Parts,
@@ -34,6 +40,7 @@ from arml.results.files import (
     Text,
     checksum,
     digest_of,
+    extra,
     read_as,
     read_json,
     write_json,
@@ -54,20 +61,33 @@ TYPES: dict[str, type[np.generic]] = {
     "tensor(float16)": np.float16,
     "tensor(uint8)": np.uint8,
 }
+TEXTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+"""Types of the inputs of texts."""
+EMBEDDING = "image_embeds"
+"""The output of CLIP that is taken, wherever it stands."""
+LOGITS = (1000, 1001, 21841, 21842, 21843)
+"""Numbers of ImageNet's classes."""
+PREPARED = "preprocessor_config.json"
+Pool = Literal["cls", "mean", "none"]
+"""The first token, the mean over tokens or places, or all numbers."""
 
 
 class Extractor:
     """A frozen model, ready to run. `about` says everything on which its vectors depend, as plain
-    data.
+    data; `summary` says it in a line, with what was assumed.
 
     **Arguments**
 
+    - `output`: the name of the output, or of a value inside the model (extra `onnx`); if None, the
+      embedding of CLIP, or else the first.
+    - `pool`: the vector of an output with tokens or places; if None, the mean over places, and of
+      tokens the first, or the mean if there is none before a square of tokens.
     - `size`: pixels a side; if None, the size that the model states, or else 224.
     - `mean`, `std`: one number a channel: pixels in [0, 1] minus the mean, divided by the
-      deviation. Unused if the model takes bytes.
+      deviation; if None, ImageNet's. Unused if the model takes bytes.
     - `unit`: scale every vector to the same length, the root of its dimension, so that entries are
       about 1.
-    - `crop`: cut off a part of a picture's longer side: see `arml.datasets.decode.cropped`.
+    - `crop`: see `arml.datasets.decode.cropped`.
     - `saw`: the data that the model was trained on, if its file does not say it.
     - `threads`: compute one batch; 0 for all cores.
 
@@ -78,36 +98,34 @@ class Extractor:
         self,
         model: Path | str,
         *,
+        output: str | None = None,
+        pool: Pool | None = None,
         size: int | None = None,
-        mean: tuple[float, ...] = IMAGENET[0],
-        std: tuple[float, ...] = IMAGENET[1],
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
         unit: bool = True,
-        crop: bool = False,
+        crop: Crop = False,
         saw: str | None = None,
         threads: int = 0,
     ) -> None:
-        if min(std) <= 0:
+        if std is not None and min(std) <= 0:
             raise ValueError(f"expected --std above 0, got {std}")
         self.path = Path(model)
-        self._open(threads)
-        (found,) = self._session.get_inputs()
-        self._input, self.kind = found.name, TYPES[found.type]
-        self.channels_first = found.shape[1] == 3
-        sides = found.shape[2:] if self.channels_first else found.shape[1:3]
-        stated = {side for side in sides if isinstance(side, int) and side > 0}
+        self._open(output, threads)
+        stated = {side for side in self._sides if isinstance(side, int) and side > 0}
         self.size = size or min(stated, default=SIZE)
         """Pixels a side of the pictures that it reads."""
         if stated - {self.size} or not 4 <= self.size <= 1024:
             raise ValueError(
-                f"{self.path}: expected square pictures of 4 to 1024 px, got a model for {sides} "
-                f"and --size {size}: change --size, or export another"
+                f"{self.path}: expected square pictures of 4 to 1024 px, got a model for "
+                f"{self._sides} and --size {size}: change --size, or export another"
             )
-        self._output = self._session.get_outputs()[0].name
-        self.crop, self._unit = crop, unit
+        self.crop, self._unit, self.pool = crop, unit, pool
         floats = self.kind != np.uint8
-        self.mean, self.std = mean if floats else None, std if floats else None
+        self.mean = (mean or IMAGENET[0]) if floats else None
+        self.std = (std or IMAGENET[1]) if floats else None
         self.rank = 2
-        """Dimensions of the model's output: 4 if it has places, which are averaged."""
+        """Dimensions of the model's output: 3 if it has tokens, 4 if it has places."""
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
         known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
         self.about: Json = {
@@ -116,15 +134,22 @@ class Extractor:
             "size": self.size,
             "mean": self.mean,
             "std": self.std,
-            "output": self._output,
+            "output": self.output,
+            # Older files lack it, and have no output of rank 3.
+            **({} if (self.rank, self.pool) in ((2, "none"), (4, "mean")) else {"pool": self.pool}),
             "unit": unit,
             "crop": crop,
             "dimension": self.dimension,
             "saw": saw or known or "unknown",
         }
+        self.summary = self._summary(
+            size=size is None and not stated, colours=floats and None in (mean, std)
+        )
+        self.doubt = self._doubt(output)
+        """Why the output may be the wrong one, and which to take; empty if it may not."""
 
-    def _open(self, threads: int) -> None:
-        """Read the model, and check its input."""
+    def _open(self, output: str | None, threads: int) -> None:
+        """Read the model, and find its input and output."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -138,26 +163,40 @@ class Extractor:
             self._session: Any = onnxruntime.InferenceSession(
                 data, options, providers=["CPUExecutionProvider"]
             )
+            names = [one.name for one in self._session.get_outputs()]
+            if output is not None and output not in names:
+                inside = _with_output(data, output, names)
+                self._session = onnxruntime.InferenceSession(
+                    inside, options, providers=["CPUExecutionProvider"]
+                )
         except Exception as error:  # onnxruntime's errors share no class of their own
             raise ValueError(
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
             ) from error
         self._sha256 = hashlib.sha256(data).hexdigest()
-        inputs = [(one.type, one.shape) for one in self._session.get_inputs()]
-        kind, shape = inputs[0]
-        if (
-            len(inputs) > 1
-            or kind not in TYPES
-            or len(shape) != 4
-            or 3 not in (shape[1], shape[3])
-            or (isinstance(shape[0], int) and shape[0] > 1)
-        ):
+        self.output = output or (EMBEDDING if EMBEDDING in names else names[0])
+        inputs = self._session.get_inputs()
+        pictures = [one for one in inputs if one.type in TYPES and _of_pictures(one.shape)]
+        texts = [one for one in inputs if one.type in TEXTS]
+        if len(pictures) != 1 or len(pictures) + len(texts) != len(inputs):
+            got = [(one.type, one.shape) for one in inputs]
             raise ValueError(
-                f"{self.path}: expected a model with one input of any number of pictures, "
-                f"[n, 3, h, w] or [n, h, w, 3], of floats or bytes, got {inputs}: export another"
+                f"{self.path}: expected a model with one input of pictures, [n, 3, h, w] or "
+                f"[n, h, w, 3], of floats or bytes, got {got}: export another"
             )
-        self.batch = BATCH if not isinstance(shape[0], int) else 1
-        """How many pictures it takes at once."""
+        (found,) = pictures
+        shape, self.input, self.kind = found.shape, found.name, TYPES[found.type]
+        self.channels_first = shape[1] == 3 or shape[3] != 3
+        self._sides = shape[2:] if self.channels_first else shape[1:3]
+        self.batch, self.fixed = BATCH, isinstance(shape[0], int)
+        """How many pictures it takes at once, and whether it takes no other number."""
+        if self.fixed:
+            self.batch = max(shape[0], 1)
+        self.texts: dict[str, np.ndarray] = {
+            one.name: np.ones([n if isinstance(n, int) else 1 for n in one.shape], TEXTS[one.type])
+            for one in texts
+        }
+        """Constants for the inputs of texts."""
 
     def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
         """The vectors of RGB pictures of `size` pixels a side.
@@ -168,23 +207,33 @@ class Extractor:
         return np.concatenate([self._vectors(pictures[i : i + self.batch]) for i in starts])
 
     def _vectors(self, x: np.ndarray) -> np.ndarray:
+        n = len(x)
+        if self.fixed and n < self.batch:
+            x = np.concatenate([x, np.broadcast_to(x[:1], (self.batch - n, *x.shape[1:]))])
         if self.mean is not None:
             x = x.astype(np.float32) / 255 - np.asarray(self.mean, np.float32)
             x = (x / np.asarray(self.std, np.float32)).astype(self.kind)
         x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.channels_first else x)
         try:
-            (y,) = self._session.run([self._output], {self._input: x})
+            (y,) = self._session.run([self.output], {self.input: x, **self.texts})
         except Exception as error:  # onnxruntime's errors share no class of their own
             raise ValueError(f"the model failed on a batch: {_brief(error)}") from error
-        if y.ndim not in (2, 4) or y.dtype.kind != "f":
+        shape = list(y.shape)
+        if y.ndim not in (2, 3, 4) or y.dtype.kind != "f" or len(y) != len(x):
             raise ValueError(
-                f"expected an output [n, d] or [n, d, h, w] of floats, got {list(y.shape)} of "
-                f"{y.dtype} from {self._output!r}: export the model without its last layers"
+                f"expected an output [n, d], [n, tokens, d] or [n, d, h, w] of floats, got {shape} "
+                f"of {y.dtype} from {self.output!r}: name another with --output"
             )
-        self.rank = y.ndim
-        vectors = y.astype(np.float32)
-        if y.ndim == 4:
-            vectors = vectors.mean(axis=(2, 3) if self.channels_first else (1, 2))
+        self.rank, self.shape, self.type = y.ndim, shape, y.dtype
+        if self.pool is None:
+            square = y.ndim == 3 and math.isqrt(shape[1]) ** 2 == shape[1]
+            self.pool = "none" if y.ndim == 2 else "mean" if y.ndim == 4 or square else "cls"
+        if (y.ndim == 2 and self.pool != "none") or (y.ndim == 4 and self.pool == "cls"):
+            raise ValueError(
+                f"--pool {self.pool} is for tokens, and the output {self.output!r} is {shape}: "
+                "leave it out"
+            )
+        vectors = pooled(y[:n].astype(np.float32), self.pool, self.channels_first)
         if not np.all(np.isfinite(vectors)):
             raise ValueError(
                 "expected finite features, got NaN or infinity: check --mean and --std"
@@ -194,12 +243,123 @@ class Extractor:
             vectors = vectors / np.maximum(length, np.float32(1e-12))
         return vectors.astype(np.float32)
 
+    def _summary(self, *, size: bool, colours: bool) -> str:
+        """The line; `size` and `colours` say whether these were assumed."""
+        assumed = " (assumed: --size)" if size else ""
+        parts = [f"pictures of {self.size} px{assumed}"]
+        if self.mean is not None and self.std is not None:
+            mean, std = ("/".join(f"{v:g}" for v in each) for each in (self.mean, self.std))
+            assumed = " (ImageNet's, assumed: --mean, --std)" if colours else ""
+            parts.append(f"mean {mean}, deviation {std}{assumed}")
+        taken = {"cls": "its first token", "mean": "the mean", "none": "all of it"}[str(self.pool)]
+        taken = "" if self.rank == 2 else f", of which {taken} (--pool)"
+        parts.append(f"output {self.output!r} {['n', *self.shape[1:]]}{taken}".replace("'n'", "n"))
+        return f"{self.path.name}: {'; '.join(parts)}"
+
+    def _doubt(self, output: str | None) -> str:
+        if output is not None or self.rank != 2 or self.dimension not in LOGITS:
+            return ""
+        before = _before(self.path, self.output)
+        advice = f"--output {before} is what they are made of" if before else (
+            "export the model without its last layer, or name a value inside it with --output"
+        )  # fmt: skip
+        return (
+            f"{self.path.name}: its {self.dimension:,} numbers look like the scores of ImageNet's "
+            f"classes, which tell less of other classes: {advice}"
+        )
+
+
+def pooled(y: Any, pool: str | None, channels_first: bool, xp: Any = np) -> Any:
+    """The vectors `[n, d]` of an output `[n, d]`, `[n, tokens, d]` or with places; with `jax.numpy`
+    as `xp` it can be traced."""
+    if pool == "none":
+        return xp.reshape(y, (y.shape[0], -1))
+    if pool == "cls":
+        return y[:, 0]
+    return y.mean(axis=1 if y.ndim == 3 else (2, 3) if channels_first else (1, 2))
+
+
+def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
+    """The model with the options that were `given` (those that are not None), others as
+    `preprocessor_config.json` states them in its folder (or above, if the folder is named onnx),
+    and the rest as `otherwise`.
+
+    **Raises** `ValueError` as `Extractor`, and for such a file that cannot be read.
+    """
+    path = Path(model)
+    given = {name: value for name, value in given.items() if value is not None}
+    places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
+    file = next((place / PREPARED for place in places if (place / PREPARED).is_file()), None)
+    try:
+        stated = {} if file is None or path == PHOTOS else _prepared(read_json(file))
+    except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
+        raise ValueError(f"{file}: it states no preparation of pictures ({error})") from error
+    found = Extractor(path, **{**otherwise, **stated, **given})
+    if used := [name for name in stated if name not in given]:
+        found.summary += f"; {', '.join(used)} from {PREPARED}"
+    return found
+
+
+def _prepared(stated: JsonView) -> Json:
+    """The options that Hugging Face's `preprocessor_config.json` states."""
+
+    def edge(value: Any) -> int:
+        if isinstance(value, dict):
+            value = value.get("shortest_edge") or value["height"]
+        return int(value)
+
+    found: Json = {}
+    if stated.get("do_normalize", True) and "image_mean" in stated:
+        factor = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1
+        for name, key in (("mean", "image_mean"), ("std", "image_std")):
+            found[name] = tuple(float(value) / (255 * factor) for value in stated[key])
+    centre = stated.get("do_center_crop", False) and "crop_size" in stated
+    if centre or "size" in stated:
+        found["size"] = edge(stated["crop_size" if centre else "size"])
+    if centre and "size" in stated:
+        found["crop"] = min(found["size"] / edge(stated["size"]), 1.0)
+    elif "do_center_crop" in stated:
+        found["crop"] = False
+    return found
+
+
+def _with_output(data: bytes, output: str, names: Sequence[str]) -> bytes:
+    """A model with a value inside it as an output, too."""
+    onnx = extra("onnx", "onnx", "outputs inside of models")
+    model = onnx.load_from_string(data)
+    inside = [name for node in model.graph.node for name in node.output]
+    if output not in inside:
+        close = get_close_matches(output, inside, 3)
+        raise ValueError(
+            f"one without an output {output!r}: name one of {', '.join([*names, *close])}"
+        )
+    model.graph.output.append(onnx.ValueInfoProto(name=output))
+    return bytes(model.SerializeToString())
+
+
+def _before(path: Path, output: str) -> str | None:
+    """The input of the last product of matrices, which makes the output; None if there is no such
+    product, or no package to see it."""
+    try:
+        nodes = extra("onnx", "onnx", "a look into models").load(str(path)).graph.node
+    except ValueError:
+        return None
+    made = {name: node for node in nodes for name in node.output}
+    node = made.get(output)
+    while node is not None and node.op_type in ("Add", "Softmax", "Identity", "Cast"):
+        node = next((made[name] for name in node.input if name in made), None)
+    return node.input[0] if node is not None and node.op_type in ("Gemm", "MatMul") else None
+
+
+def _of_pictures(shape: Sequence[Any]) -> bool:
+    return len(shape) == 4 and (3 in (shape[1], shape[3]) or isinstance(shape[1], str | None))
+
 
 def _brief(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
+def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -> Extractor:
     """The extractor that `about` describes, from the file `model`, or the model that ships.
 
     **Raises** `ValueError` in one line if that file is another model.
@@ -212,8 +372,9 @@ def remade(about: JsonView, model: Path | str | None = None) -> Extractor:
             f"expected the model {about['model']} that made the learner's features (SHA-256 "
             f"{about['sha256'][:12]}...), got {got}: give it with --model"
         )
-    options = {name: about[name] for name in ("size", "unit", "saw")}
-    options["crop"] = about.get("crop", False)  # older files lack it
+    options = {name: about[name] for name in ("size", "unit", "saw", "output")}
+    # Older files lack these.
+    options |= {"crop": about.get("crop", False), "pool": about.get("pool"), "threads": threads}
     if about["mean"] is not None:
         options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
     return Extractor(path, **options)

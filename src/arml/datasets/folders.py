@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
 from arml.datasets.archives import Member, open_members, plain_name
-from arml.datasets.decode import SUFFIXES, decoded
+from arml.datasets.decode import SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
 FORMAT = 2
@@ -317,7 +317,7 @@ def write_pictures(
     shape: tuple[int, ...],
     *,
     size: int,
-    crop: bool = False,
+    crop: Crop = False,
     kind: str = "|u1",
     convert: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
     progress: Callable[[int, int], None],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.datasets.decode import Crop
 from arml.datasets.features import remade
 
 if TYPE_CHECKING:
@@ -210,8 +211,8 @@ class PictureReader(NamedTuple):
     """Pixels a side."""
     read: Callable[[np.ndarray], np.ndarray]
     """Converts pixels `[n, size, size, 3]` to inputs."""
-    crop: bool = False
-    """Whether pictures lose the ends of their longer side: see `arml.datasets.decode.cropped`."""
+    crop: Crop = False
+    """What is cut off: see `arml.datasets.decode.cropped`."""
 
 
 def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | None:

@@ -105,10 +105,10 @@ class FewShotLearner:
 Learner = FewShotLearner | PhotoLearner
 
 
-def load(path: Path | str) -> Learner:
+def load(path: Path | str, **options: Any) -> Learner:
     """The learner of a run folder, one that was saved, or one that the package carries, unless a
     folder here has that name. The learner "photos", and that of an ONNX model of pictures, take
-    pictures and train nothing: see `arml.predict.photos`.
+    pictures and train nothing: see `arml.predict.photos`; `options` are those of such a model.
 
         learner = arml.load("regression2d")
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -118,7 +118,9 @@ def load(path: Path | str) -> Learner:
     """
     path, _ = locate(path)
     if path.is_file():
-        return PhotoLearner(path)
+        return PhotoLearner(path, **options)
+    if options:
+        raise ValueError(f"{next(iter(options))} is for ONNX models of pictures: leave it out")
     shared = (path / WEIGHTS).exists()
     return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
 

@@ -27,7 +27,8 @@ from jaxtyping import Array, DTypeLike
 from numpy.typing import ArrayLike
 
 from arml.core.episodes import Problem
-from arml.datasets.features import Extractor
+from arml.datasets.decode import Crop
+from arml.datasets.features import Extractor, pooled
 from arml.results.files import JsonView, extra, write_bytes
 
 Shape = tuple[int, ...]
@@ -144,13 +145,23 @@ class Graph:
         sizes = (self.length(size) for size in value.shape)
         return self.node("Expand", name, self.node("Concat", *sizes, axis=0))
 
-    def inline(self, model: Any, x: Value, output: str) -> str:
-        """Copy the nodes and weights of a model with one input; returns its output's name. No name
-        of the model may be one of this graph."""
-        weights = {tensor.name for tensor in model.graph.initializer}
-        (own,) = (value.name for value in model.graph.input if value.name not in weights)
+    def inline(self, model: Any, x: Value, own: str, output: str, others: JsonView) -> str:
+        """Copy the nodes and weights of a model that its output needs; returns the output's name.
+        `own` is its input; `others` are constants for further ones. No name of the model may be one
+        of this graph."""
+        needed, nodes = {output}, []
+        for node in reversed(model.graph.node):
+            if needed & {*node.output}:
+                nodes.append(node)
+                subgraphs = [a.g for a in node.attribute if a.HasField("g")]
+                needed |= {*node.input, *(n for g in subgraphs for m in g.node for n in m.input)}
+        kept = [tensor for tensor in model.graph.initializer if tensor.name in needed]
+        model.graph.ClearField("initializer")
+        model.graph.initializer.extend(kept)
         self.node("Identity", x.name, output=own)
-        self.nodes += model.graph.node
+        for name in needed & {*others}:
+            self.node("Identity", self.constant(others[name]), output=name)
+        self.nodes += nodes[::-1]
         self.models.append(model)
         return output
 
@@ -384,13 +395,18 @@ def _broadcast(graph: Graph, value: Value, places: Sequence[int], out: Any) -> V
 # Pictures.
 
 
-def resized(pictures: Array, size: int, crop: bool = False) -> Array:
+def resized(pictures: Array, size: int, crop: Crop = False) -> Array:
     """Bytes `[n, h, w, 3]` to whole numbers from 0 to 255, as floats `[n, size, size, 3]`: as
-    `decode.resize`, and after `decode.cropped` if they are to be cropped."""
+    `decode.resize` after `decode.cropped`."""
     x = pictures.astype(jnp.float32)
     places = [lax.iota(jnp.float32, side) for side in x.shape[1:3]]
     sides = [jnp.max(place) + 1 for place in places]
-    kept = jnp.floor(jnp.sqrt(sides[0] * sides[1])) if crop else jnp.maximum(*sides)
+    if crop is True:
+        kept = jnp.floor(jnp.sqrt(sides[0] * sides[1]))
+    elif crop:
+        kept = jnp.maximum(jnp.round(crop * jnp.minimum(*sides)), 1)
+    else:
+        kept = jnp.maximum(*sides)
     lengths = [jnp.minimum(side, kept) for side in sides]
     starts = [jnp.floor((a - b) / 2) for a, b in zip(sides, lengths, strict=True)]
     shrinking = [
@@ -439,29 +455,27 @@ def _vectors(graph: Graph, pictures: Value, extractor: Extractor) -> Value:
             x = (x / 255 - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
         return jnp.transpose(x, (0, 3, 1, 2) if first else (0, 1, 2, 3)).astype(extractor.kind)
 
-    def scaled(y: Array) -> Array:
+    def vectors(y: Array) -> Array:
+        y = pooled(y.astype(jnp.float32), extractor.pool, first, jnp)
         if not extractor.about["unit"]:
             return y
         length = jnp.sqrt(jnp.sum(y * y, axis=1, keepdims=True) / y.shape[1])
         return y / jnp.maximum(length, 1e-12)
 
     model, x = _copied(graph.onnx, extractor), convert(graph, prepared, pictures)
-    y = graph.inline(model, x, PREFIX + extractor.about["output"])
-    if extractor.rank == 4:
-        places = graph.integers(*((2, 3) if first else (1, 2)))
-        y = graph.node("ReduceMean", y, places, keepdims=0)
-    shape = (QUERIES, extractor.dimension)
-    y = graph.cast(y, np.float32)
-    return convert(graph, scaled, Value(shape, np.dtype(np.float32), shape, name=y))
+    others = {PREFIX + name: array for name, array in extractor.texts.items()}
+    y = graph.inline(model, x, PREFIX + extractor.input, PREFIX + extractor.output, others)
+    shape = (QUERIES, *extractor.shape[1:])
+    return convert(graph, vectors, Value(shape, extractor.type, shape, name=y))
 
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
     """The model with names of its own and our version of the operators."""
     name = extractor.about["model"]
-    if extractor.batch == 1:
+    if extractor.fixed:
         raise ValueError(
-            f"{name} takes one picture at once, and the file needs a model for any number: export "
-            "it with a free batch dimension (dynamic_axes)"
+            f"{name} takes {extractor.batch} pictures at once, and the file needs a model for any "
+            "number: export it with a free batch dimension (dynamic_axes)"
         )
     model = onnx.load(str(extractor.path))
     version = next((one.version for one in model.opset_import if not one.domain), OPSET)

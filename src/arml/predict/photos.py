@@ -42,8 +42,8 @@ from jaxtyping import Bool, Float, Float32, Int, UInt8
 from PIL import Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import cropped, decode, resize, rgb
-from arml.datasets.features import PHOTOS, Extractor
+from arml.datasets.decode import Crop, cropped, decode, resize, rgb
+from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
@@ -198,11 +198,16 @@ class PhotoLearner:
     **Arguments**
 
     - `model`: a frozen ONNX model of pictures; the package's own, EfficientNet-Lite0, if not given.
+    - `options`: `output`, `pool`, `size`, `mean`, `std` and `crop` of the model, if they are not
+      those of `preprocessor_config.json` or assumed: see `arml.datasets.features.Extractor`.
     """
 
-    def __init__(self, model: Path | str | None = None) -> None:
-        path = PHOTOS if model is None else model
-        self.extractor = Extractor(path, unit=False, crop=True, threads=1)
+    def __init__(self, model: Path | str | Extractor | None = None, **options: Any) -> None:
+        if isinstance(model, Extractor):
+            self.extractor = model
+        else:
+            path = PHOTOS if model is None else model
+            self.extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
         about = self.extractor.about
         self.portable = Frozen(about, (str(about["saw"]),), self.extractor.dimension)
 
@@ -271,15 +276,27 @@ class PhotoLearner:
         return vector
 
     def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
-        return self.extractor(_sized(where, content, self.extractor.size, crop=True)[None])[0]
+        size, crop = self.extractor.size, self.extractor.crop
+        return self.extractor(_sized(where, content, size, crop)[None])[0]
 
     @cached_property
     def cache(self) -> Path:
         """The folder of the vectors of files."""
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.extractor.about, self.extractor.path)
+
+    def __deepcopy__(self, memo: object) -> "PhotoLearner":
+        return self  # it never changes
+
     def __repr__(self) -> str:
-        return f"PhotoLearner({self.name}; trained on {self.extractor.about['saw']})"
+        return f"PhotoLearner({self.extractor.summary}; trained on {self.extractor.about['saw']})"
+
+
+def _again(about: Json, path: Path) -> PhotoLearner:
+    """A learner that was pickled; where its model is another one, it is refused."""
+    return PhotoLearner(remade(about, path, threads=1))
 
 
 class PhotoPredictor(PredictorBase):
@@ -401,13 +418,7 @@ def load_photo_predictor(folder: Path, model: Path | str | None = None) -> Photo
     """
     content = read_config(folder, PHOTOGRAPHS)
     arrays = read_arrays(folder / SUPPORT, content["support"])
-    learner = PhotoLearner(model)
-    about, wanted = learner.extractor.about, content["extractor"]
-    if about["sha256"] != wanted["sha256"]:
-        raise ValueError(
-            f"{folder}: its pictures were read by the model {wanted['model']}, not by "
-            f"{about['model']}: give that model with --model"
-        )
+    learner = PhotoLearner(remade(content["extractor"], model, threads=1))
     return PhotoPredictor(learner, classes=np.asarray(content["classes"]), **arrays)
 
 
@@ -504,8 +515,8 @@ def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
 
 
 def _sized(
-    where: str, content: bytes | np.ndarray, size: int, crop: bool = False
+    where: str, content: bytes | np.ndarray, size: int, crop: Crop = False
 ) -> UInt8[np.ndarray, "size size 3"]:
     if isinstance(content, bytes):
         return decode(content, size=size, where=where, crop=crop)
-    return resize(cropped(content) if crop else content, size)
+    return resize(cropped(content, crop), size)
