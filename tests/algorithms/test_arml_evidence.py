@@ -14,7 +14,6 @@ from arml.algorithms.arml_extensions import ExtendedARMLOptions, with_layers, wi
 from arml.core.episodes import Examples, Problem
 from arml.experiment.contract import Case
 from arml.experiment.recipes import recipe
-from arml.growth.vertices import own_vertices
 from arml.nn.heads import ROUNDING, RidgeHead
 from arml.nn.networks import Linear, MLPOptions
 from arml.tasks.functions import functions_2d
@@ -184,12 +183,6 @@ def test_without_a_vertex_the_others_are_read(learner):
     np.testing.assert_allclose(fewer, left / jnp.sum(left), rtol=1e-3, atol=1e-6)
 
 
-def test_such_a_graph_does_not_grow(learner):
-    assert own_vertices(learner) is None
-    assert not OPTIONS.grows
-    assert replace(OPTIONS, read_by="place").grows
-
-
 @pytest.mark.slow
 def test_one_vertex_is_read_whole():
     made = built(options=replace(OPTIONS, vertices=1))
@@ -198,9 +191,8 @@ def test_one_vertex_is_read_whole():
 
 def test_where_there_is_no_evidence_it_is_refused():
     for change, wanted in (
-        ({"gate": "templates"}, "needs a gate of layers or weights.* got templates, ridge and 0"),
-        ({"head": "learned"}, "the head ridge.* got weights, learned and 0"),
-        ({"grown": 1}, "no grown vertices, got weights, ridge and 1"),
+        ({"gate": "templates"}, "needs a gate of layers or weights.* got templates and ridge"),
+        ({"head": "learned"}, "the head ridge, got weights and learned"),
     ):
         with pytest.raises(ValueError, match=wanted):
             replace(OPTIONS, **change).check()

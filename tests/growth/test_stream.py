@@ -1,7 +1,6 @@
 """`arml train --stream`: a run folder that meets a stream of families, small."""
 
 import json
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -9,15 +8,9 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.experiment.running import claim
 from arml.growth import stream
-from arml.growth.folder import publish
-from arml.growth.growing import StreamOptions
-from arml.growth.stream import _resumed, check_room
-from arml.growth.vertices import handicapped, with_vertex
-from arml.nn.networks import MLPOptions
+from arml.growth.stream import StreamOptions, check_room
 from arml.results.files import RunError, read_json
-from arml.tasks.options import splits_of
 from small_pictures import pictures
 
 TINY = (
@@ -40,16 +33,15 @@ def whole(tmp_path_factory):
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys, monkeypatch):
-    folder, grown = tmp_path / "again", stream.grown
+    folder, fit = tmp_path / "again", stream.fit
 
-    def stopped(growth, *rest, **more):
-        after = grown(growth, *rest, **more)
-        if growth.stages == 1:
+    def stopped(*arguments, seed, **more):
+        if seed:  # the second stage
             raise RunError("stopped")
-        return after
+        return fit(*arguments, seed=seed, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream, "grown", stopped)
+        patch.setattr(stream, "fit", stopped)
         assert train(folder) == 2
     assert arml.Run(folder).step == 2  # it is a run after each stage
     assert train(folder, "--replay", "0.1") == 2
@@ -82,7 +74,6 @@ def test_what_is_refused(whole, tmp_path, capsys):
         "raise --steps": ["--steps", "2"],
         "held must be": ["--held", "1"],
         "replay must be at most 1": ["--replay", "1.5"],
-        "cannot grow": ["--grow"],
     }
     for told, more in cases.items():
         assert train(tmp_path / "none", *more) == 2
@@ -99,28 +90,6 @@ def test_what_is_refused(whole, tmp_path, capsys):
     assert "no recipe and no data" in capsys.readouterr().err
 
 
-def test_a_learner_that_has_grown_is_a_run_and_goes_on(tmp_path):
-    """The folder says how many vertices the learner has, and how many were added."""
-    made = arml.recipe("regression2d/arml-layers")
-    options = replace(made.algorithm, vertices=1, hidden=(4,), width=4, inner_steps=1)
-    experiment = replace(made, algorithm=options, network=MLPOptions(hidden=(8,)))
-    splits = splits_of(experiment.tasks)
-    fresh = arml.build(experiment, splits)
-    learner = handicapped(with_vertex(fresh, np.zeros(4), np.ones(1)), 0.5)
-    scored = {"stage": 0, "decision": "scored", "family": "line", "vertices": 2}
-    claim(experiment, splits, tmp_path)
-    content = {"metric": "mse", "records": [scored]}
-    publish(tmp_path, learner, content, experiment, [(3, 0.5)], step=3, seconds=1.5)
-    run = arml.Run(tmp_path)
-    assert (run.experiment.algorithm.vertices, run.experiment.algorithm.grown) == (2, 1)
-    assert float(run.learner.choose.handicaps[0]) == 0.5
-    back, seconds = _resumed(experiment, splits.train.problem, tmp_path, 3, fresh)
-    assert seconds == 1.5
-    assert (back.known, back.stages) == (("line",), 1)
-    for a, b in zip(jax.tree.leaves(back.learner), jax.tree.leaves(learner), strict=True):
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-
-
 def test_kept_tasks_have_a_bound():
     pictures = arml.Problem("classification", (84, 84, 3), 5, 5, 15)
     check_room(pictures, 3, 30)
@@ -135,14 +104,14 @@ def test_stages_follow_the_order():
 
 @pytest.mark.slow
 def test_folders_of_ones_own_are_a_stream(tmp_path, capsys):
-    """Without a recipe the method is the one that grows, with options that suit the data."""
+    """Without a recipe the options suit the data."""
     data = [str(pictures(tmp_path / name, seed)) for seed, name in enumerate(("birds", "cards"))]
     run = ["train", "--stream", "--data", *data, "--run", str(tmp_path / "run"), "--steps", "4"]
     small = "--held 4 --keep 2 --filters 2 --batch 2 --replay 0.25"
     assert main([*run, *small.split()]) == 0
     assert "ways 2" in capsys.readouterr().out
     found = arml.Run(tmp_path / "run")
-    assert found.experiment.recipe == "folders/arml (stream)"
+    assert found.experiment.recipe == "folders/protonet-turns (stream)"
     assert found.families == ("birds", "cards")
     records = read_json(tmp_path / "run" / "growth.json")["records"]
-    assert [one["replayed"] for one in records if one["decision"] == "scored"] == [0, 1]
+    assert [one["replayed"] for one in records] == [0, 1]

@@ -22,11 +22,11 @@ def test_forgetting_by_hand():
 def test_a_stream_is_measured_over_its_families():
     names = ("a", "b", "c")
     stages = [
-        {"family": name, "scores": dict(zip(names, row, strict=True)), "vertices": i}
-        | {"tasks": 10, "replayed": 5 * (i > 0)}
+        {"family": name, "scores": dict(zip(names, row, strict=True)), "tasks": 10}
+        | {"replayed": 5 * (i > 0)}
         for i, (name, row) in enumerate(zip(names, ERRORS.tolist(), strict=True))
     ]
     stream = measured(stages, "mse")
     assert (stream.families, stream.first) == (names, (0, 1, 2))
     assert stream.final_mean == pytest.approx((0.9 + 3.0 + 4.0) / 3)
-    assert (stream.vertices, stream.tasks, stream.replayed) == (2, 30, 10)
+    assert (stream.tasks, stream.replayed) == (30, 10)

@@ -20,9 +20,6 @@ modulation of vertex v, and rho is learned. Gradients pass through a_v. The task
 p_v and theta_v, depend on the same y, which counts the examples twice; a learned rho can make up
 for it. A task blends the weights of the networks, where a mixture would blend their predictions.
 
-**Reading by fit.** Vertices that were grown after training are read by how well their network fits
-the support set (`BestFit`).
-
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 [2] Triantafillou, Larochelle, Zemel and Dumoulin, Learning a Universal Template for Few-shot
     Dataset Generalization, ICML 2021 (FLUTE). Its templates belong to named data sets; here they
@@ -56,7 +53,7 @@ from arml.algorithms.arml import (
 )
 from arml.algorithms.conditioned import Conditioned, Encoder
 from arml.algorithms.method import Changes
-from arml.core.checks import at_least, classes_only
+from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Code, Embedding, Network, Penalty
@@ -112,7 +109,7 @@ class VertexTrace(NamedTuple):
     embeddings: Float[Array, "n d"]
     prototypes: Prototypes
     reading: Reading
-    """Its `links` have the chosen weights in each row, if the learner reads by evidence or fit."""
+    """Its `links` have the chosen weights in each row, if the learner reads by evidence."""
     weights: Float[Array, " vertices"]
     """a: how much the task reads each vertex."""
     surprise: Float[Array, ""]
@@ -322,74 +319,6 @@ class Evidence(eqx.Module):
         return jnp.concatenate([jax.nn.softmax(exponents), own])
 
 
-class BestFit(eqx.Module):
-    """A task reads ONE of the grown vertices, or all others by their places. It takes the choice
-    whose adapted network explains its support set best, as in a mixture of initialisations [3]. The
-    grown vertices are the last ones.
-
-    The place of a vertex tells families apart only if their prototypes differ. How well its network
-    fits the support set tells more, and costs some adaptations for each vertex. In regression the
-    misfit is the product of two errors: of all examples after adaptation to all, and of the
-    examples of each fold after adaptation to the others, because a flexible network fits any
-    examples that it adapts to. `handicaps` are added to the logarithms of the grown vertices'
-    misfits.
-    """
-
-    handicaps: Float[Array, " grown"]
-
-    @property
-    def grown(self) -> int:
-        """How many vertices were grown."""
-        return len(self.handicaps)
-
-    def readings(self, placed: Float[Array, " vertices"]) -> Float[Array, "choices vertices"]:
-        """Candidate weights of the vertices."""
-        count = len(placed)
-        old = count - self.grown
-        ones = jnp.eye(count, dtype=placed.dtype)[old:]
-        if not old:
-            return ones
-        by_place = jnp.where(jnp.arange(count) < old, placed, 0)
-        return jnp.concatenate([(by_place / (jnp.sum(by_place) + 1e-30))[None], ones])
-
-    def misfits(
-        self, learner: ExtendedARML, support: Examples, code: Code
-    ) -> tuple[Float[Array, "choices vertices"], Float[Array, " choices"]]:
-        """Candidate weights, and the logarithm of how badly each explains the support set."""
-        still: ExtendedARML = jax.tree.map(
-            lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, learner
-        )
-        count = len(jax.tree.leaves(learner.modulate)[0])
-        readings = self.readings(jax.lax.stop_gradient(code[:count]))
-        n = len(support.x)
-        parts = next((k for k in (5, 4, 3, 2) if n % k == 0), 1)
-        folds = jnp.arange(n).reshape(-1, parts).T
-
-        def error(reading: Array, given: Examples, query: Examples) -> Float[Array, ""]:
-            own = still.encode(still.look(given))[0][count:]
-            adapted = still.adapt_from(jnp.concatenate([reading, own]), 0.0, given)
-            return jnp.maximum(learner.loss(adapted.predict(query.x), query.y), 1e-12)
-
-        def misfit(reading: Float[Array, " vertices"]) -> Float[Array, ""]:
-            whole = jnp.log(error(reading, support, support))
-            if jnp.issubdtype(support.y.dtype, jnp.integer) or parts == 1:
-                return whole
-
-            def left_out(i: Array) -> Float[Array, ""]:
-                others = jnp.delete(folds, i, axis=0, assume_unique_indices=True).reshape(-1)
-                given, query = (Examples(support.x[r], support.y[r]) for r in (others, folds[i]))
-                return error(reading, given, query)
-
-            return whole + jnp.log(jnp.mean(jax.vmap(left_out)(jnp.arange(parts))))
-
-        misfits = jax.vmap(misfit)(readings)
-        return readings, misfits.at[-self.grown :].add(self.handicaps)
-
-    def __call__(self, learner: ExtendedARML, support: Examples, code: Code) -> Code:
-        readings, misfits = self.misfits(learner, support, code)
-        return jnp.concatenate([readings[jnp.argmin(misfits)], code[readings.shape[1] :]])
-
-
 def without_vertex(learner: ExtendedARML, vertex: int) -> ExtendedARML:
     """The learner without one vertex and its templates."""
     graph: PyTree = learner.encode
@@ -397,17 +326,12 @@ def without_vertex(learner: ExtendedARML, vertex: int) -> ExtendedARML:
     def cut(rows: Array) -> Array:
         return jnp.delete(rows, vertex, axis=0)
 
-    count, choose = len(graph.graph.vertices), learner.choose
-    if isinstance(choose, BestFit) and vertex >= count - choose.grown:
-        left = jnp.delete(choose.handicaps, vertex - (count - choose.grown))
-        choose = BestFit(left) if len(left) else None
-    fewer = eqx.tree_at(
+    fewer: ExtendedARML = eqx.tree_at(
         lambda m: (m.encode.graph.vertices, m.modulate),
         learner,
         (cut(graph.graph.vertices), jax.tree.map(cut, learner.modulate)),
     )
-    smaller: ExtendedARML = replace(fewer, choose=choose)
-    return smaller
+    return fewer
 
 
 # Options.
@@ -432,14 +356,13 @@ class ExtendedARMLOptions(InnerOptions):
 
     LEAST: ClassVar = {"width": 1, "hidden": 1, "vertices": (1, 1_000), "mu": (0, 1_000)}
     POSITIVE: ClassVar = ("gamma_s",)
+    GONE: ClassVar = {"grown": 0}
 
     head: Literal["learned", "prototypes", "ridge"] = "learned"
     """Head that a task starts from: one that all tasks share; one made from the task's prototypes;
     or, in regression, the solution of ridge regression on the features."""
     vertices: int = 4
     """Vertices of the graph."""
-    grown: int = 0
-    """How many of the vertices were grown later; a task reads these by how well they fit."""
     read_by: Literal["place", "evidence"] = "place"
     """How a task reads the vertices: by the places of its prototypes, or also by how well the
     network of each vertex explains its support set. The latter is for regression, for vertices that
@@ -459,13 +382,11 @@ class ExtendedARMLOptions(InnerOptions):
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        at_least(self, ("grown",), 0, most=self.vertices - 1)
-        allowed = self.own and self.head == "ridge" and not self.grown
+        allowed = self.own and self.head == "ridge"
         if self.read_by == "evidence" and not allowed:
             raise ValueError(
-                "read_by evidence needs a gate of layers or weights, the head ridge and no grown "
-                f"vertices, got {self.gate}, {self.head} and {self.grown}: give --gate layers "
-                "--head ridge --grown 0, or --read-by place"
+                "read_by evidence needs a gate of layers or weights and the head ridge, got "
+                f"{self.gate} and {self.head}: give --gate layers --head ridge, or --read-by place"
             )
 
     def check_problem(self, problem: Problem) -> None:
@@ -482,11 +403,6 @@ class ExtendedARMLOptions(InnerOptions):
     def own(self) -> bool:
         """Whether the modulation reads the task's own code beside the reading."""
         return self.gate in LAYERS
-
-    @property
-    def grows(self) -> bool:
-        """Whether its graph can get more vertices after training."""
-        return self.read_by == "place"
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
         """The learner, with freshly drawn weights, for the base network `net`."""
@@ -509,7 +425,6 @@ class ExtendedARMLOptions(InnerOptions):
         )
         # Learned rates have the structure of the network that descends.
         start = replace(modulate(learned, jnp.zeros(self.vertices + own)), head=body.head)
-        choose: Choose | None = BestFit(jnp.zeros(self.grown)) if self.grown else None
         return ExtendedARML(
             net=learned,
             encode=self.encoder(body, problem, keys),
@@ -517,7 +432,7 @@ class ExtendedARMLOptions(InnerOptions):
             inner=self.descent(start),
             loss=loss_of(problem),
             head=head,
-            choose=Evidence.initial() if self.read_by == "evidence" else choose,
+            choose=Evidence.initial() if self.read_by == "evidence" else None,
             reads_features=problem.kind == "classification",
         )
 
@@ -613,7 +528,7 @@ METHODS = (
         ARML,
         name="arml-layers",
         title="ARML, own layers",
-        about="ARML for regression whose vertices own layers and are read by place; it can grow.",
+        about="ARML for regression whose vertices own layers and are read by place.",
         kinds=("regression",),
         preset=with_layers,
         settings={"regression": HE},

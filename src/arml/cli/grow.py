@@ -1,5 +1,5 @@
-"""Learners that grow: `arml grow` teaches a trained learner new families, and `arml train --stream`
-trains one on families that arrive one after another."""
+"""New families: `arml grow` teaches them to a trained learner, and `arml train --stream` trains a
+learner on families that arrive one after another."""
 
 import time
 from collections.abc import Sequence
@@ -13,11 +13,7 @@ from tyro.conf import Positional, arg
 from arml.cli.console import command, parse, print_json, say
 from arml.cli.options import TrainingOptions, read, timed
 from arml.experiment.choose import STREAM_MINUTES
-from arml.growth.growing import StreamOptions
-from arml.growth.stream import train_stream
-
-METHOD = "arml"
-"""The method for a stream of data without a recipe: its vertices can grow."""
+from arml.growth.stream import StreamOptions, train_stream
 
 
 @dataclass(frozen=True)
@@ -93,18 +89,11 @@ class StreamCommand(TrainingOptions):
 def stream_command(arguments: Sequence[str]) -> int:
     """Meta-train on families that arrive one after another, resumable after each stage."""
     since = time.monotonic()
-    parsed = read(StreamCommand, arguments, prog="arml train --stream", method=METHOD)
+    parsed = read(StreamCommand, arguments, prog="arml train --stream")
     options, experiment = parsed.options, parsed.experiment
     from arml.report.growth import measured, scored, stages_table, summary
     from arml.report.tables import terminal
 
-    if options.stream.grow and not getattr(experiment.algorithm, "grows", False):
-        raise ValueError(
-            f"{experiment.recipe} cannot grow: its vertices must own templates, layers or weights, "
-            "and be read by place; leave --grow out, or take arml, or arml-layers for regression"
-        )
-    if options.stream.grow and getattr(experiment.tasks, "shots", 2) < 2:
-        parsed.lines.append("one shot does not show which vertex suits a task: --shots 5 does")
     console = Console(stderr=options.json)
     say(console, *parsed.lines)
     experiment = timed(parsed, since, devices=1, console=console, usual=STREAM_MINUTES)

@@ -69,13 +69,12 @@ class Parsed(Generic[T]):
     """The words that chose the experiment, without its steps."""
 
 
-def read(kind: type[T], words: Sequence[str], *, prog: str, method: str = "") -> Parsed[T]:
+def read(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
     """The options of a command, and the experiment of the recipe or the data that they name.
 
     **Arguments**
 
     - `kind`: the options of the command; its docstring is the help.
-    - `method`: the method for data without a recipe; see `choose`.
 
     **Raises** `ValueError` in one line, and `SystemExit` as `parse` does.
     """
@@ -101,7 +100,7 @@ def read(kind: type[T], words: Sequence[str], *, prog: str, method: str = "") ->
     elif options.data:
         fixed = options.given(*SHAPE, "size")
         minutes = options.minutes or MINUTES
-        experiment, lines = choose(options.data, fixed=fixed, minutes=minutes, method=method)
+        experiment, lines = choose(options.data, fixed=fixed, minutes=minutes)
         lines.append(f"method {experiment.recipe}: `{prog} RECIPE` trains another")
     else:
         raise ValueError(

@@ -49,6 +49,8 @@ class Options:
     """The least value of options, or their least and largest; a subclass adds its own."""
     POSITIVE: ClassVar[tuple[str, ...]] = ()
     """Options that must be above zero; a subclass adds its own."""
+    GONE: ClassVar[Mapping[str, object]] = {}
+    """Options of earlier versions, with the value at which files that name them still load."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""

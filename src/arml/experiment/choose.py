@@ -67,7 +67,6 @@ def choose(
     *,
     fixed: Mapping[str, int] | None = None,
     minutes: float = MINUTES,
-    method: str = "",
 ) -> tuple[Experiment, list[str]]:
     """An experiment on one's own families, and a line about each choice. `paced` fits its number
     of steps to the minutes.
@@ -77,7 +76,6 @@ def choose(
     - `data`: folders or zips of pictures with one folder for each class, or folders of features.
     - `fixed`: the user's own choices of `ways`, `shots`, `queries` and `size`.
     - `minutes`: about how long the training may take.
-    - `method`: a method in place of ProtoNet.
 
     **Raises** `ValueError` in one line if no tasks can be drawn from the data.
     """
@@ -95,12 +93,12 @@ def choose(
             Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)))
             for f in load_features(data)[0]
         ]
-        made, what = recipe(f"features/{method or 'protonet'}"), "vectors"
+        made, what = recipe("features/protonet"), "vectors"
         tasks = VectorsOptions(data=tuple(data), **_shape(families, fixed))
         advice: list[str] = []
     else:
         families = [_survey(Path(path).expanduser().absolute()) for path in data]
-        made, what = recipe(f"folders/{method or 'protonet-turns'}"), "pictures"
+        made, what = recipe("folders/protonet-turns"), "pictures"
         # As they are, but at least 16 pixels, and at most 32 to be quick.
         sides = median(side for family in families for side in family.sides)
         size = fixed.get("size", max(16, min(SIZE, int(sides))))
@@ -114,12 +112,9 @@ def choose(
             "query",
             "photographs of common things need no training: `arml adapt --support FOLDER` learns "
             "them from a few examples of each class, by a network that knows photographs",
+            f"average {AVERAGE:g}: the mean of the weights over the last part of the training",
         ]
-        if not method:
-            made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
-            advice.append(
-                f"average {AVERAGE:g}: the mean of the weights over the last part of the training"
-            )
+        made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
     tasks.check()
     for family in families:
         tasks.check_family(family.name, family.counts, family.split)

@@ -256,7 +256,8 @@ def from_json(value: object, where: str) -> Experiment:
         then = plugins.get(part)
         if isinstance(then, Mapping):
             warn_of_change(source_of(cls), str(then.get("version")), where)
-        own = {name: v for name, v in options.items() if name != "kind"}
+        gone = {"kind": kind, **getattr(cls, "GONE", {})}
+        own = {name: v for name, v in options.items() if name not in gone or v != gone[name]}
         parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:

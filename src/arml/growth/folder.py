@@ -4,16 +4,13 @@ stage counts once its checkpoint is there."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, to_json
 from arml.experiment.running import Clocked, check_place
-from arml.growth.vertices import grown_vertices, own_vertices
 from arml.results.files import LOCK, Json, RunError, plain, write_json, write_text
 from arml.results.folder import read_config
 from arml.training import checkpoint
@@ -32,12 +29,6 @@ def check_new(folder: Path) -> None:
         )
 
 
-def with_vertices(experiment: Experiment, vertices: int, added: int) -> Experiment:
-    """The experiment that builds a learner with so many vertices, of which some were added."""
-    algorithm: Any = experiment.algorithm
-    return replace(experiment, algorithm=replace(algorithm, vertices=vertices, grown=added))
-
-
 def publish(
     folder: Path,
     learner: MetaLearner,
@@ -53,8 +44,6 @@ def publish(
     write_json(folder / FILE, content)
     lines = (json.dumps({"step": at, "loss": plain(loss)}) + "\n" for at, loss in losses)
     write_text(folder / "metrics.jsonl", "".join(lines))
-    if added := grown_vertices(learner):
-        experiment = with_vertices(experiment, own_vertices(learner) or 0, added)
     write_json(folder / "config.json", {**read_config(folder), "experiment": to_json(experiment)})
     state = start(learner, experiment.outer.build(experiment.steps))
     checkpoint.save(folder / "checkpoints", step, Clocked(state, np.asarray(seconds)))

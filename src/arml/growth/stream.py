@@ -1,33 +1,68 @@
 """`arml train --stream`: a recipe is trained on families that arrive one after another.
 
-The folder is a run after each stage, and the same command goes on from there.
+Each stage trains all weights on the family that arrives and on kept tasks of the known ones. The
+folder is a run after each stage, and the same command goes on from there.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
 from arml.experiment.running import claim, differences, like
-from arml.growth.folder import FILE, SPLIT, check_new, publish, with_vertices
-from arml.growth.growing import Growth, StreamOptions, grown
-from arml.growth.replay import kept
-from arml.growth.vertices import own_vertices
+from arml.growth.folder import FILE, SPLIT, check_new, publish
+from arml.growth.replay import kept, replay
 from arml.results.files import Json, RunError, locked, plain, read_json, write_json
 from arml.tasks.mixture import mixture
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
 from arml.training.evaluate import evaluate
+from arml.training.fit import fit
 
 MOST = 2**30
 """Bytes of tasks that are kept for replay."""
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Which families arrive when, and how known ones are kept."""
+
+    order: tuple[str, ...] = ()
+    """The families in the order in which they arrive; one may come back. All of them if empty."""
+    replay: float = 0.5
+    """Share of the training tasks that are of known families."""
+    keep: int = 100
+    """Tasks of each family that are kept for replay."""
+    held: int = 200
+    """Test tasks of each family for a score."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        at_least(self, ("keep",), 1)
+        at_least(self, ("replay",), 0, most=1)
+        at_least(self, ("held",), 2)
+
+    def stages(self, families: Sequence[str]) -> tuple[str, ...]:
+        """The family of each stage.
+
+        **Raises** `ValueError` for a family that is not there.
+        """
+        order = self.order or tuple(families)
+        odd = next((name for name in order if name not in families), None)
+        if odd is not None:
+            raise ValueError(
+                f"unknown family {odd!r} in the order of the stream: expected some of "
+                f"{', '.join(families)}"
+            )
+        return order
 
 
 def train_stream(
@@ -41,11 +76,10 @@ def train_stream(
     whole stage.
 
     The steps of the experiment are those of the whole stream, and all stages have the same number.
-    A learner whose vertices own the weights of the network grows; others train all weights, with
-    replay. Scores of test tasks are taken after each stage, and decide nothing.
+    Scores of test tasks are taken after each stage, and decide nothing.
 
-    **Returns** the content of `growth.json`: the `metric`, in `records` the decisions of each stage
-    and its scores on test tasks, and in `plan` the options.
+    **Returns** the content of `growth.json`: the `metric`, in `records` the scores of each stage on
+    test tasks, and in `plan` the options.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
@@ -70,40 +104,51 @@ def train_stream(
             write_json(folder / FILE, content)
         experiment = replace(experiment, recipe=f"{experiment.recipe} (stream)")
         claim(experiment, splits, folder)
-        train, held, test = (mixture(part) for part in splits[:3])
+        train, test = mixture(splits.train), mixture(splits.test)
         memory = kept(train, options.keep, key=jax.random.key(1_000 + experiment.seed))
-        staged = replace(experiment, steps=steps)
-        growth, seconds = _resumed(experiment, problem, folder, steps, built(experiment, problem))
-        if growth.stages:
-            say(f"resuming after {growth.stages} of {len(order)} stages")
-        for index, name in list(enumerate(order))[growth.stages :]:
+        learner, done, seconds = _resumed(experiment, problem, folder, steps)
+        records = [record for record in content["records"] if record["stage"] < done]
+        if done:
+            say(f"resuming after {done} of {len(order)} stages")
+        for index, name in list(enumerate(order))[done:]:
             say(f"stage {index + 1} of {len(order)}, {name}")
             started = time.monotonic()
-            growth = grown(growth, train, held, {name: 1.0}, options, staged, memory=memory)
+            known = order[:index]
+            fitted = fit(
+                learner,
+                replay(train.only(name), memory, known, options.replay),
+                steps=steps,
+                seed=experiment.seed * 1_000 + index,
+                outer=experiment.outer,
+                batch=experiment.batch,
+                interval=max(1, steps // 10),
+            )
+            learner, tasks = fitted.learner, steps * experiment.batch
             scores = {
-                family: evaluate(
-                    growth.learner, test.only(family), options.held, progress=False
-                ).mean
+                family: evaluate(learner, test.only(family), options.held, progress=False).mean
                 for family in dict.fromkeys(order)
             }
-            scored = {
-                "stage": index,
-                "decision": "scored",
-                "family": name,
-                "scores": scores,
-                "vertices": own_vertices(growth.learner) or 0,
-                **{part: growth.records[-1][part] for part in ("tasks", "replayed")},
-            }
-            growth = replace(growth, records=(*growth.records, scored))
+            replays = any(family != name for family in known)
+            records.append(
+                {
+                    "stage": index,
+                    "decision": "scored",
+                    "family": name,
+                    "scores": scores,
+                    "tasks": tasks,
+                    "replayed": round(options.replay * tasks) if replays else 0,
+                    "losses": [[line["step"], line["loss"]] for line in fitted.history],
+                }
+            )
             seconds += time.monotonic() - started
-            content["records"] = growth.records
+            content["records"] = records
             losses = [
                 (steps * record["stage"] + step, loss)
-                for record in growth.records
-                for step, loss in record.get("losses", ())
+                for record in records
+                for step, loss in record["losses"]
             ]
-            learner, step = growth.learner, steps * growth.stages
-            publish(folder, learner, content, experiment, losses, step=step, seconds=seconds)
+            reached = steps * (index + 1)
+            publish(folder, learner, content, experiment, losses, step=reached, seconds=seconds)
     return content
 
 
@@ -137,19 +182,11 @@ def check_room(problem: Problem, families: int, keep: int) -> None:
 
 
 def _resumed(
-    experiment: Experiment, problem: Problem, folder: Path, steps: int, fresh: MetaLearner
-) -> tuple[Growth, float]:
-    """The stream as far as its newest checkpoint has it, and the seconds that it took."""
+    experiment: Experiment, problem: Problem, folder: Path, steps: int
+) -> tuple[MetaLearner, int, float]:
+    """The learner as far as its newest checkpoint has it, the whole stages, and their seconds."""
     step = checkpoint.latest(folder / "checkpoints")
     if step is None:
-        return Growth(fresh), 0.0
-    stages = step // steps
-    # The other files may be those of the next stage already.
-    records = [r for r in read_json(folder / FILE)["records"] if r["stage"] < stages]
-    scored = [record for record in records if record["decision"] == "scored"]
-    vertices, first = scored[-1]["vertices"], own_vertices(fresh) or 0
-    if vertices > first:
-        experiment = with_vertices(experiment, vertices, vertices - first)
+        return built(experiment, problem), 0, 0.0
     saved = checkpoint.restore(folder / "checkpoints", step, like(experiment, problem))
-    known = tuple(dict.fromkeys(record["family"] for record in scored))
-    return Growth(saved.state.learner, known, stages, tuple(records)), float(saved.seconds)
+    return saved.state.learner, step // steps, float(saved.seconds)

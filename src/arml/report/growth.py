@@ -42,15 +42,14 @@ class Stream(NamedTuple):
     final_mean: float
     """The mean over families after the last stage."""
     forgetting: float
-    vertices: int
     tasks: int
-    """Training tasks of all stages, with those of rejected candidates."""
+    """Training tasks of all stages."""
     replayed: int
     """Of these, tasks of known families."""
 
     def plain(self) -> Json:
         """Its numbers by name."""
-        names = ("final_mean", "forgetting", "vertices", "tasks", "replayed")
+        names = ("final_mean", "forgetting", "tasks", "replayed")
         return {name: getattr(self, name) for name in names}
 
 
@@ -61,7 +60,7 @@ def scored(records: Records) -> list[JsonView]:
 
 def measured(stages: Records, metric: str) -> Stream:
     """The measures of a stream from the record of each stage: its `family`, `scores` (from family
-    to score), `vertices`, `tasks` and `replayed`."""
+    to score), `tasks` and `replayed`."""
     order = [record["family"] for record in stages]
     families = tuple(dict.fromkeys(order))
     r = np.array([[number_of(one["scores"][f]) for f in families] for one in stages], np.float64)
@@ -72,7 +71,6 @@ def measured(stages: Records, metric: str) -> Stream:
         first,
         float(np.mean(r[-1])),
         forgetting(r, first, metric),
-        stages[-1]["vertices"],
         sum(record["tasks"] for record in stages),
         sum(record["replayed"] for record in stages),
     )
@@ -88,12 +86,8 @@ def stages_table(stages: Records, metric: str) -> Table:
             for name, first in zip(stream.families, stream.first, strict=True)
         ]
         mean = number(float(stream.r[i, np.array(stream.first) <= i].mean()), metric)
-        lines.append(
-            Line(
-                f"{i + 1}: {record['family']}", (*cells, Cell(mean), Cell(f"{record['vertices']}"))
-            )
-        )
-    columns = ("stage", *stream.families, "mean so far", "vertices")
+        lines.append(Line(f"{i + 1}: {record['family']}", (*cells, Cell(mean))))
+    columns = ("stage", *stream.families, "mean so far")
     return Table(
         "Scores by stage",
         columns,
@@ -110,7 +104,7 @@ def summary(stream: Stream, metric: str) -> str:
         forgot = f", forgetting {stream.forgetting:+.0%} (the mean share of its best score that a "
         forgot += "family has lost since)"
     return (
-        f"Final mean {number(stream.final_mean, metric)}{forgot}; vertices {stream.vertices}, "
+        f"Final mean {number(stream.final_mean, metric)}{forgot}; "
         f"{stream.tasks:,} training tasks, of which {stream.replayed:,} were replayed."
     )
 
