@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Annotated
 
 import jax
 from rich.console import Console
+from tyro.conf import arg
 
 from arml.cli.console import INTERRUPTED, Display, Stop, command, say
 from arml.cli.options import TrainingOptions, read, timed
@@ -17,6 +20,7 @@ from arml.experiment.running import check_claim, check_place, of_seed, run, trai
 from arml.results.files import Json, JsonView, cores, read_metrics
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
+from arml.training.distributed import Processes, ending, is_first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,10 @@ class TrainOptions(TrainingOptions):
     workers: int = 0
     """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
     devices: int = 0
-    """Devices that share the tasks of a step; 0 takes the CPU cores for images."""
+    """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
+    distributed: bool = False
+    """Train one run in several processes, on one machine or many: each gets this command."""
+    joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
 
     def check(self) -> None:
         """Raise `ValueError` for options that exclude each other."""
@@ -46,6 +53,16 @@ class TrainOptions(TrainingOptions):
             raise ValueError(
                 "--seeds excludes --devices, because each seed has one process: leave one out"
             )
+        if self.several_processes and (self.seeds > 1 or self.steps is None):
+            raise ValueError(
+                "--distributed trains one run, for as many steps in each process: give --steps, "
+                "and neither --seeds nor --minutes"
+            )
+
+    @property
+    def several_processes(self) -> bool:
+        """Whether this process is one of several that train one run."""
+        return self.distributed or self.joined != Processes()
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -58,23 +75,28 @@ def train_command(arguments: Sequence[str]) -> int:
     parsed = read(TrainOptions, arguments, prog="arml train")
     options, experiment = parsed.options, parsed.experiment
     options.check()
-    console = Console()
-    say(console, *parsed.lines)
     several, devices = options.seeds > 1, options.devices
     if not several:
         check_place(options.run)
     experiment.check()
-    if not devices:
-        # Steps of small networks take milliseconds: they are not shared.
-        split = not (experiment.scan or several)
-        devices = sharing(experiment.batch, experiment.chunk, own_cores()) if split else 1
-    experiment = timed(parsed, since, devices=devices, console=console)
-    if not several:
-        check_claim(experiment, options.run)
     again = command("train", *arguments)
-    if several:
-        return _train_seeds(console, experiment, options, again)
-    return _train(console, experiment, options.run, again, devices)
+    with ending() if options.several_processes else nullcontext():
+        if options.several_processes:
+            check_claim(experiment, options.run)
+            options.joined.check(experiment.batch, devices)
+            options.joined.join()
+        console = Console(quiet=not is_first())
+        say(console, *parsed.lines)
+        if not devices:
+            # Steps of small networks take milliseconds: they are not shared.
+            split = not (experiment.scan or several)
+            own = experiment.batch // jax.process_count()
+            devices = sharing(own, experiment.chunk, own_cores()) if split else 1
+        experiment = timed(parsed, since, devices=devices, console=console)
+        if several:
+            return _train_seeds(console, experiment, options, again)
+        check_claim(experiment, options.run)
+        return _train(console, experiment, options, again, devices)
 
 
 class Training:
@@ -118,8 +140,11 @@ class Training:
         )
 
 
-def _train(console: Console, experiment: Experiment, folder: Path, again: str, devices: int) -> int:
+def _train(
+    console: Console, experiment: Experiment, options: TrainOptions, again: str, devices: int
+) -> int:
     """Train one seed, or continue; returns the exit status."""
+    folder, distributed = options.run, options.several_processes
     place = folder / "checkpoints"
     done = checkpoint.latest(place) == experiment.steps
     if done and checkpoint.is_sound(place, experiment.steps):
@@ -130,7 +155,9 @@ def _train(console: Console, experiment: Experiment, folder: Path, again: str, d
     training = Training(display, experiment)
     few = f"{experiment.interval} steps at most"
     stop = Stop(
-        f"stopping after the steps in hand ({few}), which are then saved", idle=training.idle
+        f"stopping after the steps in hand ({few}), which are then saved",
+        # One of several processes stops with the others.
+        idle=str if distributed else training.idle,
     )
 
     def reading(what: str, done: int, total: int) -> None:
@@ -140,7 +167,13 @@ def _train(console: Console, experiment: Experiment, folder: Path, again: str, d
 
     with stop.listening(), display:
         reached = run(
-            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices
+            experiment,
+            folder,
+            watch=training.watch,
+            stop=stop,
+            progress=reading,
+            devices=devices,
+            distributed=distributed,
         )
     if reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")

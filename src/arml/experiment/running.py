@@ -3,13 +3,14 @@ opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
 import equinox as eqx
 import numpy as np
+from jax.sharding import Mesh
 
 from arml.core.checks import MOST
 from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
@@ -43,6 +44,15 @@ from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, spli
 from arml.training import checkpoint
 from arml.training.checkpoint import filled, named
 from arml.training.devices import mesh_of, provenance, share
+from arml.training.distributed import (
+    Processes,
+    any_of,
+    from_first,
+    in_turn,
+    is_first,
+    same_end,
+    same_in_all,
+)
 from arml.training.fit import FitOptions, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
@@ -158,6 +168,7 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
     devices: int = 1,
+    distributed: bool = False,
     **changes: object,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
@@ -174,8 +185,10 @@ def run(
     - `watch`: called with the step and its record: `loss`, `validation`.
     - `stop`: asked after each interval; once true, the state is saved and the run ends.
     - `progress`: called while images are decoded.
-    - `devices`: how many share the tasks of a step. A run can be continued with another number of
-      devices, and its numbers are the same to rounding.
+    - `devices`: how many of this process share the tasks of a step. A run can be continued with
+      another number of devices or processes, and its numbers are the same to rounding.
+    - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
+      this call. The folder and the data must be readable by all; process 0 alone writes.
 
     **Returns** the step that was reached: `experiment.steps`, unless the run was stopped.
 
@@ -185,49 +198,76 @@ def run(
     experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
     experiment.check()
     check_place(folder)
+    check_claim(experiment, folder)
+    if distributed:
+        several = Processes()
+        several.check(experiment.batch, devices)
+        several.join()
+    mesh = mesh_of(devices, processes=distributed)
+    share(mesh, experiment.batch)
+    first = not distributed or is_first()
+    with locked(folder) if first else nullcontext(), same_end(mesh):
+        return _run(experiment, folder, mesh, first, watch, stop, progress)
+
+
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    mesh: Mesh | None,
+    first: bool,
+    watch: "Watch",
+    stop: Callable[[], bool],
+    progress: Progress | None,
+) -> int:
+    """`run` in a folder that this process, or the `first` of several, has locked."""
     checkpoints = folder / CHECKPOINTS
-    with locked(folder):
-        check_claim(experiment, folder)
-        mesh = mesh_of(devices)
-        share(mesh, experiment.batch)
-        splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
-        # Before the folder is claimed, because it may raise.
-        now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
-        if not experiment.steps and named(now.state.learner):
-            raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
-        claim(experiment, splits, folder, devices=devices)
-        saved = checkpoint.restore_newest(checkpoints, now)
-        done, now = saved or (0, now)
-        truncate_metrics(folder / METRICS, done)
-        watch(done, {})
-        if not experiment.steps:
-            checkpoint.save(checkpoints, 0, now)
-        began = time.monotonic() - float(now.seconds)
-        loop = intervals(
-            FitOptions.of(experiment),
-            now.state,
-            splits.train,
-            splits.validation,
-            key=training_key(experiment.seed),
-            mesh=mesh,
-        )
-        with closing(loop):
-            for moment in loop:
-                before, done = done, moment.step
-                record = moment.record
+    check_claim(experiment, folder)
+
+    def built() -> Splits:
+        return splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+
+    splits = in_turn(mesh, built)
+    same_in_all(mesh, "options or data", [to_json(experiment), splits.sources])
+    # Before the folder is claimed, because it may raise.
+    now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
+    if not experiment.steps and named(now.state.learner):
+        raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
+    if first:
+        claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
+        saved, now = checkpoint.restore_newest(checkpoints, now) or (0, now)
+        truncate_metrics(folder / METRICS, saved)
+    now = from_first(mesh, now)
+    done = int(now.state.step)
+    watch(done, {})
+    if first and not experiment.steps:
+        checkpoint.save(checkpoints, 0, now)
+    began = time.monotonic() - float(now.seconds)
+    loop = intervals(
+        FitOptions.of(experiment),
+        now.state,
+        splits.train,
+        splits.validation,
+        key=training_key(experiment.seed),
+        mesh=mesh,
+    )
+    with closing(loop):
+        for moment in loop:
+            before, done = done, moment.step
+            record = moment.record
+            if first:
                 append_metric(folder / METRICS, {"step": done, "loss": record["loss"]})
-                if "validation" in record:
-                    scored = {k: record[k] for k in ("validation", "validation_ci95")}
-                    append_metric(folder / METRICS, {"step": done, **scored})
-                watch(done, record)
-                stopping = stop()
-                due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
-                if done == experiment.steps or stopping or due:
-                    seconds = np.asarray(time.monotonic() - began)
-                    checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
-                if stopping:
-                    break
-        return done
+            if first and "validation" in record:
+                scored = {k: record[k] for k in ("validation", "validation_ci95")}
+                append_metric(folder / METRICS, {"step": done, **scored})
+            watch(done, record)
+            stopping = any_of(mesh, stop())
+            due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
+            if first and (done == experiment.steps or stopping or due):
+                seconds = np.asarray(time.monotonic() - began)
+                checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
+            if stopping:
+                break
+    return done
 
 
 def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:

@@ -1,4 +1,4 @@
-"""Several devices of one process share a training. The mathematics does not depend on it:
+"""Several devices share a training. The mathematics does not depend on it:
 `over_tasks` gives each device its part of the tasks, adds up the sums over tasks, and gathers the
 values of single tasks. Every device has all parameters.
 """
@@ -25,18 +25,20 @@ Work = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 """Maps values and the keys of tasks to the sums over tasks and the values of each task."""
 
 
-def mesh_of(devices: int) -> Mesh | None:
-    """The first `devices` devices, or None for a single one.
+def mesh_of(devices: int, *, processes: bool = False) -> Mesh | None:
+    """The first `devices` devices of this process, or of each of the joined processes; None for a
+    single one.
 
     **Raises** `ValueError` if there are fewer.
     """
-    known = jax.devices()
-    if not 1 <= devices <= len(known):
+    found = len(jax.local_devices())
+    if not 1 <= devices <= found:
         raise ValueError(
-            f"devices must be from 1 to the {len(known)} that this process has, got {devices}: "
-            "change it"
+            f"devices must be from 1 to the {found} that this process has, got {devices}: change it"
         )
-    return Mesh(np.asarray(known[:devices]), (TASKS,)) if devices > 1 else None
+    owners = range(jax.process_count()) if processes else [jax.process_index()]
+    known = [one for owner in owners for one in jax.local_devices(owner)[:devices]]
+    return Mesh(np.asarray(known), (TASKS,)) if len(known) > 1 else None
 
 
 def own_cores() -> int:
@@ -46,7 +48,7 @@ def own_cores() -> int:
     XLA uses one core for most operations on small images, so two tasks on one core each finish
     sooner than one after the other on both.
     """
-    return jax.device_count() if jax.default_backend() == "cpu" else 1
+    return jax.local_device_count() if jax.default_backend() == "cpu" else 1
 
 
 def sharing(batch: int, chunk: int, devices: int) -> int:
@@ -78,8 +80,20 @@ def at_once(chunk: int, own: int) -> int:
 
 
 def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
-    """The same arrays on every device of the mesh."""
-    return tree if mesh is None else eqx.filter_shard(tree, NamedSharding(mesh, PartitionSpec()))
+    """The same arrays on every device of the mesh; each process has all of them already."""
+    if mesh is None:
+        return tree
+    whole = NamedSharding(mesh, PartitionSpec())
+    if not mesh.is_multi_process:
+        return eqx.filter_shard(tree, whole)
+
+    def put(leaf: PyTree) -> PyTree:
+        if not eqx.is_array(leaf):
+            return leaf
+        own = np.asarray(leaf)
+        return jax.make_array_from_callback(own.shape, whole, lambda part: own[part])
+
+    return jax.tree.map(put, tree)
 
 
 def over_tasks(mesh: Mesh | None, work: Work) -> Work:

@@ -1,0 +1,145 @@
+"""One run of several processes, joined over loopback: the same numbers, one end, one writer."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from arml.cli import main
+from arml.results.files import read_metrics
+from arml.training import checkpoint
+from arml.training.distributed import Processes
+
+PACE = "--steps 60 --interval 10 --checkpoint-every 20 --validate-every 30 --validation-tasks 10"
+LINES = f"regression2d/maml {PACE} --batch 8 --chunk 2 --hidden 8 --inner-steps 1".split()
+FEW = "--validate-every 6 --validation-tasks 4 --batch 4 --filters 4 --inner-steps 1 --devices 2"
+PICTURES = f"starter/maml --steps 6 --interval 1 --checkpoint-every 2 {FEW}".split()
+
+
+pytestmark = pytest.mark.usefixtures("optax_promotes")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def begun(words, folder, processes=2):
+    """The processes of a run; each writes what it prints to a file."""
+    place, said = f"127.0.0.1:{free_port()}", []
+    joined = ["--coordinator", place, "--processes", str(processes), "--process"]
+    command = [sys.executable, "-m", "arml", "train", *words, "--run", str(folder), *joined]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for i in range(processes):
+        out = folder.parent / f"{folder.name}-{i}.txt"
+        environment = os.environ | {"JAX_NUM_CPU_DEVICES": "2"}
+        with out.open("w") as file:
+            one = subprocess.Popen(
+                [*command, str(i)], stdout=file, stderr=subprocess.STDOUT, env=environment
+            )
+        said.append((one, out))
+    return said
+
+
+def ended(said, seconds=120):
+    """The exit statuses, and the output."""
+    try:
+        return [one.wait(seconds) for one, _ in said], [out.read_text() for _, out in said]
+    finally:
+        for one, _ in said:
+            one.kill()
+
+
+def wait_for(condition, said):
+    while not condition():
+        assert any(one.poll() is None for one, _ in said), [out.read_text() for _, out in said]
+        time.sleep(0.05)
+
+
+def same(one, other):
+    first, second = (read_metrics(folder / "metrics.jsonl") for folder in (one, other))
+    assert [row.keys() for row in first] == [row.keys() for row in second]
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-3)
+
+
+def test_a_signal_to_one_stops_both_and_one_process_goes_on(tmp_path, capsys):
+    two, one = tmp_path / "two", tmp_path / "one"
+    said = begun([*LINES, "--steps", "100000"], two)
+    wait_for(lambda: (two / "metrics.jsonl").exists(), said)
+    said[1][0].send_signal(signal.SIGTERM)
+    statuses, (first, second) = ended(said)
+    assert statuses == [130, 130], (first, second)
+    step = checkpoint.latest(two / "checkpoints")
+    assert f"stopped and saved at step {step:,}; to resume" in first
+    assert "compiling" in first
+    assert "compiling" not in second
+    # The same tasks as one process draws: a run may go on with another number of processes.
+    more = ["--steps", str(step + 20)]
+    for folder in (two, one):
+        config = folder / "config.json"
+        if config.exists():
+            config.write_text(
+                config.read_text().replace('"steps": 100000', f'"steps": {step + 20}')
+            )
+        assert main(["train", *LINES, *more, "--run", str(folder)]) == 0
+    same(one, two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_dies_ends_the_other_and_the_run_goes_on(killed, tmp_path):
+    two, one = tmp_path / "two", tmp_path / "one"
+    assert main(["train", *PICTURES, "--run", str(one)]) == 0
+    said = begun(PICTURES, two)
+    wait_for(lambda: checkpoint.latest(two / "checkpoints") is not None, said)
+    said[killed][0].kill()
+    since = time.monotonic()
+    statuses, texts = ended(said)
+    assert time.monotonic() - since < 60
+    assert statuses[1 - killed] != 0
+    assert "another process of the run has ended" in texts[1 - killed] or (
+        "another task died" in texts[1 - killed]
+    )
+    statuses, texts = ended(begun(PICTURES, two))
+    assert statuses == [0, 0], texts
+    assert "resuming at step" in texts[0]
+    assert "resuming at step" not in texts[1]
+    same(one, two)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "said"),
+    [
+        (("h:1", 3, 0), (4, 0), "batch must be a multiple of the 3 devices of the 3 processes"),
+        (("h:1", 2, 0), (4, 4), "batch must be a multiple of the 8 devices of the 2 processes"),
+        (("h:1", 2, 2), (4, 0), "process must be at most 1, got 2"),
+        (("h:1", 0, 0), (4, 0), "processes must be at least 1, got 0"),
+        (("h", 2, 0), (4, 0), "coordinator must be HOST:PORT, got 'h'"),
+        ((None, 2, 0), (4, 0), "come together"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_process_waits(given, shape, said):
+    with pytest.raises(ValueError, match=said):
+        Processes(*given).check(*shape)
+
+
+def test_the_processes_of_a_job_are_counted_before_they_are_joined(monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "3")
+    with pytest.raises(ValueError, match="of the 3 processes, got 4"):
+        Processes().check(4, 0)
+    Processes().check(6, 2)
+
+
+@pytest.mark.parametrize("words", [["--seeds", "2"], ["--minutes", "1"]])
+def test_options_of_one_process_are_refused_with_several(words, tmp_path, capsys):
+    command = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--distributed"]
+    assert main([*command, *words]) == 2
+    assert "--distributed trains one run" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
