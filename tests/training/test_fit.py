@@ -197,7 +197,7 @@ def test_one_compilation_serves_all_seeds():
 
     class Counted(Waves):
         def sample(self, key):
-            traces.append(key)
+            traces.append(None)
             return super().sample(key)
 
     tasks = Counted()

@@ -7,13 +7,10 @@ The shape vocabulary of the whole library: `tasks`, `support`, `query`, `ways` (
 """
 
 import abc
-import dataclasses
-import hashlib
-import sys
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+import weakref
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -21,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from arml.core.identity import identity_of
 
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
@@ -150,8 +149,11 @@ class TaskDistribution(eqx.Module):
 
     def identity(self) -> str:
         """A text that two distributions share exactly if they draw the same task from the same
-        key: only then may two scores be paired. By default it is a digest of the name of the class
-        and of all its fields."""
+        key: only then may two scores be paired. By default it is a digest of the class, with the
+        code of its methods, and of all its fields (`arml.core.identity`).
+
+        **Raises** `ValueError` in one line for a field that cannot be compared.
+        """
         return identity_of(self)
 
     def floor(self) -> float | None:
@@ -187,60 +189,6 @@ def in_words(protocol: Facts) -> str:
             f"{name} {shown}"
         )  # fmt: skip
     return ", ".join(filter(None, words))
-
-
-def identity_of(value: object) -> str:
-    """The name of the value's class, and twelve hexadecimal digits of a digest of its content."""
-    digest = hashlib.sha256()
-    for part in _parts(value):
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return f"{class_name(type(value))} {digest.hexdigest()[:12]}"
-
-
-def class_name(kind: object) -> str:
-    """`module.Class`, with the module's name as `module_name` gives it."""
-    module = module_name(getattr(kind, "__module__", "") or "")
-    return f"{module}.{getattr(kind, '__qualname__', type(kind).__qualname__)}"
-
-
-def module_name(name: str) -> str:
-    """The name of a module; for a script the name of its file, whether it is run or imported."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if "." in name or file is None or Path(file).name == "__init__.py":
-        return name
-    return Path(file).stem
-
-
-def _parts(value: object) -> Iterator[bytes]:
-    """The value as a series of byte strings. `identity_of` adds the length of each: without it, two
-    values that are cut in different places could have the same digest."""
-    if isinstance(value, str | bytes | bool | int | float | complex | None):
-        yield f"{type(value).__name__} {value!r}".encode()
-    elif isinstance(value, np.ndarray | np.generic | jax.Array):
-        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            value = jax.random.key_data(value)
-        array = np.asarray(value)
-        yield f"array {array.dtype.str} {array.shape}".encode()
-        yield np.ascontiguousarray(array).tobytes()
-    elif isinstance(value, Mapping):
-        yield f"mapping {len(value)}".encode()
-        for key in value:
-            yield from _parts(key)
-            yield from _parts(value[key])
-    elif isinstance(value, list | tuple):
-        yield f"{type(value).__name__} {len(value)}".encode()
-        for item in value:
-            yield from _parts(item)
-    elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        yield class_name(value).encode()
-        for cell in getattr(value, "__closure__", None) or ():
-            yield from _parts(cell.cell_contents)
-    else:
-        yield class_name(type(value)).encode()
-        if dataclasses.is_dataclass(value):
-            yield from _parts({f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
-        else:
-            yield from _parts(getattr(value, "__dict__", {}))
 
 
 # Tasks that users bring are checked, and cast to the types that the library needs.
@@ -293,7 +241,9 @@ SAMPLES = 16
 """Tasks of a class outside this package that are drawn to check their numbers."""
 _checked: dict[Hashable, bool] = {}
 """Whether the tasks of a checked distribution have the right types already. The key is everything
-of the distribution except the values of its arrays."""
+of the distribution except the values of its arrays; an object that is no pytree is not kept."""
+KEPT = 64
+"""Only so many distributions are known, because they may hold data."""
 
 
 def as_tasks(tasks: Tasks) -> TaskDistribution:
@@ -326,11 +276,12 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     leaves, structure = jax.tree.flatten(tasks)
     whole = jax.tree_util.treedef_is_leaf(structure)
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
-    shapes = tuple(_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in leaves)
-    known: Hashable = (type(tasks), problem, families, structure, shapes)
     try:
+        held = [weakref.ref(tasks)] if whole else leaves
+        shapes = tuple(_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in held)
+        known: Hashable = (type(tasks), problem, families, structure, shapes)
         same = _checked.get(known)
-    except TypeError:  # a value that cannot be hashed
+    except TypeError:  # a value that cannot be hashed, or referred to
         known, same = None, None
     if same is None:
         drawn = _traced(tasks, name)
@@ -344,6 +295,8 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
                 raise ValueError(wrong)
         if known is not None:
             _checked[known] = same
+            if len(_checked) > KEPT:
+                del _checked[next(iter(_checked))]
     return tasks if same and isinstance(tasks, TaskDistribution) else checked
 
 

@@ -40,14 +40,19 @@ class Source(NamedTuple):
         return f"install {self.name} {self.version}"
 
 
+def package_of(module: str) -> Source | None:
+    """The installed package that a module is of, if it is of one."""
+    package = next(iter(_distributions().get(module.partition(".")[0], ())), None)
+    return None if package is None else Source(package, metadata.version(package))
+
+
 def source_of(cls: type) -> Source | None:
     """Where a class comes from; None for one of this package."""
-    top = cls.__module__.partition(".")[0]
-    if top == "arml":
+    if cls.__module__.partition(".")[0] == "arml":
         return None
-    package = next(iter(_distributions().get(top, ())), None)
+    package = package_of(cls.__module__)
     if package is not None:
-        return Source(package, metadata.version(package))
+        return package
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if file is None:  # a notebook
         return Source(cls.__module__, "")

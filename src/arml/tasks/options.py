@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.checks import at_least
-from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks, module_name
+from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks
+from arml.core.identity import module_name
 from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
 from arml.datasets.features import load_features
 from arml.datasets.folders import (

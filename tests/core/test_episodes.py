@@ -1,0 +1,54 @@
+"""Tasks of a user's own: what is made of them, and what is kept."""
+
+import gc
+import weakref
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import arml
+from arml.core import episodes
+from arml.core.episodes import as_tasks, in_words
+
+
+class Whole:
+    """Tasks that are no pytree, of other types than the library's."""
+
+    problem = arml.Problem("regression", (1,), 1, shots=2, queries=3)
+    families = ("one",)
+
+    def sample(self, key):
+        x = jax.random.normal(key, (5, 1), jnp.bfloat16)
+        return arml.Task(arml.Examples(x[:2], x[:2]), arml.Examples(x[2:], x[2:]), jnp.array(0))
+
+
+def test_any_object_with_three_names_is_a_task_distribution():
+    tasks = as_tasks(Whole())
+    assert tasks.sample(jax.random.key(0)).query.y.dtype == jnp.float32
+    assert tasks.protocol() == {"shots": 2, "queries": 3}
+    assert tasks.floor() is None
+    assert as_tasks(tasks) is tasks
+
+
+def test_tasks_that_were_checked_are_not_kept():
+    tasks = Whole()
+    kept, known = weakref.ref(tasks), len(episodes._checked)
+    as_tasks(tasks)
+    as_tasks(tasks)
+    assert len(episodes._checked) <= min(known + 1, episodes.KEPT)
+    del tasks
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"ways": 5, "shots": 1, "queries": 15, "size": 28}, "5-way 1-shot, 15 queries, 28 px"),
+        ({"noise": 0.3, "flat": True, "odd": False, "none": None}, "noise 0.3, flat"),
+        ({}, ""),
+    ],
+)
+def test_a_protocol_in_words(facts, words):
+    assert in_words(facts) == words
