@@ -19,9 +19,6 @@ from typing import (
     runtime_checkable,
 )
 
-if TYPE_CHECKING:
-    from arml.core.episodes import Problem
-
 MOST = 100_000
 """The largest whole number that an option may be, unless its check states another."""
 LARGEST = 2**30
@@ -164,8 +161,9 @@ def check_size(numbers: int) -> None:
         )
 
 
-def classes_only(method: str, problem: "Problem") -> None:
-    """Raise `ValueError` in one line if a method that compares classes is given regression."""
+def classes_only(method: str, problem: Any) -> None:
+    """Raise `ValueError` in one line if a method that compares classes is given the `Problem` of
+    regression tasks."""
     if problem.kind != "classification":
         raise ValueError(
             f"{method} needs classification tasks, because it compares classes; these are "
