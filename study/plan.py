@@ -163,9 +163,9 @@ class Place(NamedTuple):
 
 
 def real(shots: int, start: bool, turn: int) -> Place:
-    """The four families of real pictures, all steps or the first thousand."""
+    """The four families of real pictures, all steps or the first 500."""
     title = f"Birds, flowers, characters and objects, 5-way {shots}-shot"
-    return Place("real-four", title, shots, 1_000 if start else None, turn=turn)
+    return Place("real-four", title, shots, 500 if start else None, turn=turn)
 
 
 def mini(shots: int, steps: int, turn: int) -> Place:
@@ -523,6 +523,6 @@ SMOKE = ("regression2d", "ablations-regression2d")
 SCALES: dict[str, Scale] = {
     "smoke": Scale("smoke", tiny, SMOKE, (2, 40), (1, 10), 2),
     "laptop": Scale("laptop", hours, LOCAL, (5, 4_000), (1, 1_000), 3),
-    "real": Scale("real", measured_on_real, PICTURES, (1, 1_000), (1, 1_000), 3, 400),
+    "real": Scale("real", measured_on_real, PICTURES, (1, 1_000), (1, 1_000), 3, 200),
     "paper": Scale("paper", whole, (*LOCAL, *BENCHMARKS), (3, 4_000), (1, 4_000), 1),
 }
