@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import arml
 from arml.__main__ import write_everything
 from arml.cli import main
+from arml.experiment.recipes import note_pace, recipe
 from arml.results.files import read_json
 from arml.results.folder import read_result
 from arml.tasks.functions import FLOORS
@@ -88,6 +90,17 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     assert "folders/maml --data FOLDER_OR_ZIP... --run runs/folders/maml" in shown["folders"]
     assert "1,623 handwritten characters" in shown["omniglot"]
     assert "did you mean maml" in refused(capsys, "list", "mamll")
+
+
+def test_the_pace_of_a_recipe_on_this_machine_is_listed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
+    made = recipe("starter/maml")
+    note_pace(replace(made, steps=100, seed=3), 0.25)
+    note_pace(replace(recipe("starter/arml"), batch=2), 9.0)  # not the recipe as it is
+    assert main(["list", "starter"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"starter/maml .* 0\.25 s, 83 min ", said)
+    assert " 9 s" not in said
 
 
 def test_help_of_a_recipe_lists_its_options(capsys):

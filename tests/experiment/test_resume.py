@@ -67,11 +67,12 @@ def steps_of(folder):
 
 
 def interrupted_at(monkeypatch, step):
-    watch = Training.watch
+    watch, left = Training.watch, [step]
 
     def pressed(self, now, record):
         watch(self, now, record)
-        if now == step and record:
+        if now in left and record:
+            left.remove(now)
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Training, "watch", pressed)
@@ -99,6 +100,20 @@ def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys)
     assert train(folder) == 0
     assert "resuming at step 30" in capsys.readouterr().out
     assert_same_run(whole, folder)
+
+
+def test_slow_steps_are_shown_one_by_one_and_a_stop_saves_within_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("arml.training.fit.SLOW", -1.0)
+    slow = ["--no-scan", "--steps", "20"]
+    assert train(tmp_path / "whole", *slow) == 0
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 13)
+        assert train(tmp_path / "stopped", *slow) == 130
+    assert "stopped and saved at step 13" in capsys.readouterr().out
+    assert train(tmp_path / "stopped", *slow) == 0
+    assert sorted({*steps_of(tmp_path / "stopped")}) == [10, 13, 20]
+    for one, other in zip(state(tmp_path / "whole"), state(tmp_path / "stopped"), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
 
 
 def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):

@@ -8,6 +8,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import command, listed, parse, say
+from arml.report.tables import duration
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _print_one(console: Console, what: str) -> None:
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
     from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, measured, settings
+    from arml.experiment.recipes import RECIPES, measured, paces, settings
 
     known = {name: about for some in _described().values() for name, about in some.items()}
     recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
@@ -81,7 +82,8 @@ def _print_one(console: Console, what: str) -> None:
         return
     parts = [name.split("/") for name in recipes]
     one_setting = len({place for place, _ in parts}) == 1
-    rows, notes = [], {"minutes: the time of one training on one CPU core": None}
+    rows, here = [], paces()
+    notes = {"minutes: the time of one training of the study on one CPU core": None}
     for place, method in parts:
         facts, score = measured().get(place, {}), ""
         if (expected := facts.get("scores", {}).get(method)) is not None:
@@ -95,8 +97,17 @@ def _print_one(console: Console, what: str) -> None:
             ] = None
         minutes = facts.get("minutes", {}).get(method)
         about = ALGORITHMS[method].about if one_setting else settings()[place].description
-        rows.append((f"{place}/{method}", score, f"{minutes:g}" if minutes else "", about))
-    console.print(listed(("recipe", "score", "minutes", ""), rows))
+        own: tuple[str, ...] = ()
+        if here:
+            pace, steps = here.get(f"{place}/{method}"), RECIPES[f"{place}/{method}"].steps
+            own = (f"{pace:.2g} s, {duration(pace * steps)}",) if pace else ("",)
+        minutes = f"{minutes:g}" if minutes else ""
+        rows.append((f"{place}/{method}", score, minutes, *own, about))
+    if here:
+        notes["here: seconds of a step, and time of all steps, in the last run on this machine"] = (
+            None
+        )
+    console.print(listed(("recipe", "score", "minutes", *["here"] * bool(here), ""), rows))
     say(console, *notes)
     first = recipes[0]
     # The data that a command needs are placeholders, and not quoted.

@@ -153,7 +153,7 @@ def _train(
         return 0
     display = Display(console, "loading")
     training = Training(display, experiment)
-    few = f"{experiment.interval} steps at most"
+    few = f"{experiment.interval} steps at most, one where steps are slow"
     stop = Stop(
         f"stopping after the steps in hand ({few}), which are then saved",
         # One of several processes stops with the others.

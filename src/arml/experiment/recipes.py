@@ -23,6 +23,7 @@ from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, adapted_to, parameters
 from arml.core.registry import nearest
+from arml.datasets.folders import default_folder
 from arml.experiment.options import (
     BENCHMARK,
     IMAGES,
@@ -33,9 +34,10 @@ from arml.experiment.options import (
     VECTORS,
     Experiment,
     TaskFamily,
+    fingerprint,
 )
 from arml.nn.networks import Alone, Conv4Options, MLPOptions
-from arml.results.files import JsonView
+from arml.results.files import JsonView, read_json, write_json
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
@@ -146,6 +148,8 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """Options of experiments that differ from those of the paper's 2-D regression, by the kind of their
 tasks."""
+PACES = "paces.json"
+"""The paces of recipes on this machine, in the cache."""
 UNNAMED = OwnOptions()
 """Stands for tasks that are given later."""
 
@@ -275,6 +279,22 @@ def measured() -> JsonView:
     """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
     each method `scores` and `minutes`."""
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
+
+
+def paces() -> JsonView:
+    """Seconds of an outer step of each recipe that was trained on this machine."""
+    path = default_folder() / PACES
+    return read_json(path) if path.is_file() else {}
+
+
+def note_pace(experiment: Experiment, seconds: float) -> None:
+    """Remember the seconds of an outer step, if the experiment is a recipe as it is."""
+    name = experiment.recipe
+    usual = replace(experiment, steps=RECIPES[name].steps) if name in RECIPES else None
+    if usual is None or fingerprint(usual) != fingerprint(RECIPES[name]):
+        return
+    with contextlib.suppress(ValueError, OSError):  # it is a convenience
+        write_json(default_folder() / PACES, {**paces(), name: float(f"{seconds:.3g}")})
 
 
 class Recipes(Mapping[str, Experiment]):

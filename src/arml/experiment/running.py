@@ -24,7 +24,7 @@ from arml.experiment.options import (
     from_json,
     to_json,
 )
-from arml.experiment.recipes import experiment_for, initial, started
+from arml.experiment.recipes import experiment_for, initial, note_pace, started
 from arml.experiment.workers import Message, Send, Stop, carry_out
 from arml.results.files import (
     Json,
@@ -182,8 +182,9 @@ def run(
       of a distribution must be at the top of a file: whoever opens the folder later gives that file
       by `--plugin FILE`, or imports it first.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
-    - `watch`: called with the step and its record: `loss`, `validation`.
-    - `stop`: asked after each interval; once true, the state is saved and the run ends.
+    - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
+      than half a second it is called after every step, with the mean loss of the interval so far.
+    - `stop`: asked whenever `watch` was called; once true, the state is saved and the run ends.
     - `progress`: called while images are decoded.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
@@ -242,6 +243,12 @@ def _run(
     if first and not experiment.steps:
         checkpoint.save(checkpoints, 0, now)
     began = time.monotonic() - float(now.seconds)
+    timed: list[tuple[float, int]] = []
+
+    def each(step: int, loss: float) -> bool:
+        watch(step, {"loss": loss})
+        return stop()
+
     loop = intervals(
         FitOptions.of(experiment),
         now.state,
@@ -249,10 +256,12 @@ def _run(
         splits.validation,
         key=training_key(experiment.seed),
         mesh=mesh,
+        each=each,
     )
     with closing(loop):
         for moment in loop:
             before, done = done, moment.step
+            timed.append((time.monotonic(), done))
             record = moment.record
             if first:
                 append_metric(folder / METRICS, {"step": done, "loss": record["loss"]})
@@ -267,6 +276,9 @@ def _run(
                 checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
             if stopping:
                 break
+    if first and len(timed) > 1:  # the first interval compiles
+        (since, at), (until, end) = timed[0], timed[-1]
+        note_pace(experiment, (until - since) / (end - at))
     return done
 
 

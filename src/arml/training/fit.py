@@ -12,6 +12,7 @@ single tasks, and fits the training tasks less closely.
     Better Generalization, UAI 2018.
 """
 
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
@@ -459,6 +460,8 @@ class Moment(NamedTuple):
         return _copied(self.state).learner
 
 
+SLOW = 0.5
+"""Seconds of a step from which on steps are shown one by one."""
 Values = tuple[TaskDistribution, Array, Array]
 """The tasks, the data of the training's key, and its number of steps: an interval reads these."""
 Callback = Callable[[Moment], bool | None]
@@ -507,10 +510,13 @@ def intervals(
     *,
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
+    each: Callable[[int, float], object] = lambda step, loss: None,
 ) -> Generator[Moment]:
     """Train from `state` to the step `options.steps`, one interval at a time.
 
-    The result of step `s` depends on the state, on `key` and on `s` alone.
+    The result of step `s` depends on the state, on `key` and on `s` alone. After every step that
+    takes longer than `SLOW`, `each` gets its number and the mean loss of the interval so far; the
+    interval ends there if it returns True.
 
     **Raises** `NotFiniteError` if a loss or a gradient is not finite.
     """
@@ -521,17 +527,29 @@ def intervals(
     keys = partial(task_keys, key, batch=batch)
     known = isinstance(options.outer, OuterOptions)
     outer: Any = options.outer if known else _Fixed(options.outer, options.steps)
+    # Only then may the clock say how many steps are taken at once: all processes must agree.
+    alone = not options.scan and jax.process_count() == 1
+    slow = alone
     while done < options.steps:
-        size = min(options.interval, options.steps - done)
+        begun, losses, took = done, list[Array](), list[float]()
+        end = min(done - done % options.interval + options.interval, options.steps)
         step = _step(outer, batch, chunk, mesh)
-        interval = make_interval(step, steps=size, scan=options.scan)
-        with one_blas_thread():
-            state, records = interval((train, data, steps), state)
-            _check_finite(records, done, train, keys, options.outer)  # waits for the interval
-        done += size
-        record: dict[str, float | None] = {"loss": float(np.mean(records.loss))}
+        stopped = False
+        while done < end and not stopped:
+            size, since = 1 if slow else end - done, time.monotonic()
+            interval = make_interval(step, steps=size, scan=options.scan)
+            with one_blas_thread():
+                state, records = interval((train, data, steps), state)
+                _check_finite(records, done, train, keys, options.outer)  # waits for the interval
+            done += size
+            losses.append(records.loss)
+            took.append((time.monotonic() - since) / size)
+            if slow and took[-1] > SLOW:
+                stopped = each(done, float(np.mean(np.concatenate(losses)))) is True
+        slow = alone and float(np.median(took)) > SLOW
+        record: dict[str, float | None] = {"loss": float(np.mean(np.concatenate(losses)))}
         every = options.validate_every
-        due = done == options.steps or done // every > (done - size) // every
+        due = done == options.steps or done // every > begun // every
         if validation is not None and due:
             score = evaluate(
                 state.learner,
@@ -685,8 +703,16 @@ def fit(
     history = [*learner.history] if isinstance(learner, Fitted) else []
     options.check()
     mesh = mesh_of(devices)
-    loop = intervals(options, state, train, validation, key=training_key(seed), mesh=mesh)
-    with closing(loop), bar("fit", steps, show=progress) as update:
+    key = training_key(seed)
+    with (
+        bar("fit", steps, show=progress) as update,
+        closing(
+            intervals(
+                options, state, train, validation, key=key, mesh=mesh,
+                each=lambda step, loss: update(step, f"loss {loss:.4g}"),
+            )
+        ) as loop,
+    ):  # fmt: skip
         for now in loop:
             state = now.state
             history.append({"step": now.step, **now.record})
