@@ -4,10 +4,15 @@ import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from filelock import FileLock
+from optuna.storages._heartbeat import get_heartbeat_thread
 
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
@@ -164,6 +169,62 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
     assert [(trial.number, trial.value) for trial in ended[:1] + ended[-1:]] == [(6, 0.5), (5, 2.0)]
     assert [trial.state.name for trial in ended] == ["COMPLETE"] * 6 + ["PRUNED"]
     assert [*ended[-1].intermediate_values] == [10]
+
+
+@pytest.mark.parametrize("storage", [None, "sqlite:///{}/sweep.db"])
+def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
+    storage, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(search, "SILENT", 1)
+    monkeypatch.setattr(search, "BEAT", 1)
+    scored = []
+
+    def train(experiment, place, *, watch, stop):
+        scored.append((place.name, experiment.algorithm.inner_rate))
+        watch(20, {"validation": 1.0})
+        return 20
+
+    monkeypatch.setattr(search, "run", train)
+    options, storage = space(("algorithm.inner_rate=0.001..0.1",), TINY), storage
+    storage = storage and storage.format(tmp_path)
+    study = opened(TINY, options, tmp_path / "sweep", storage)
+    dead, live = study.ask(options), study.ask(options)
+    for trial, name in ((dead, "dead"), (live, "live")):
+        trial.set_user_attr("run", name)
+        if storage:
+            study._storage.record_heartbeat(trial._trial_id)
+    place = tmp_path / "sweep" / "trials" / "live"
+    place.mkdir(parents=True)
+    with (
+        FileLock(place / ".lock"),  # as another process does
+        get_heartbeat_thread(live._trial_id, study._storage),
+    ):
+        time.sleep(2.5 if storage else 0)
+        ended = tune(TINY, options, tmp_path / "sweep", trials=3, storage=storage)
+    assert scored[0] == ("dead", dead.params["algorithm.inner_rate"])
+    assert [name for name, _ in scored[1:]] == [f"{ended[-1].number:04d}"]
+    assert study.get_trials()[live.number].state.name == "RUNNING"
+
+
+@pytest.mark.slow
+def test_two_commands_share_a_sweep_and_one_goes_on_when_the_other_is_killed(tmp_path, capsys):
+    folder = tmp_path / "sweep"
+    command = [*COMMAND, "--trials", "6", "--run", str(folder)]
+    both = [subprocess.Popen([sys.executable, "-m", "arml", *command]) for _ in range(2)]
+    try:
+        while len(list(folder.glob("trials/*/metrics.jsonl"))) < 2:
+            assert both[0].poll() is both[1].poll() is None
+            time.sleep(0.05)
+        both[0].kill()
+        assert both[1].wait(300) == 0
+    finally:
+        for one in both:
+            one.kill()
+    assert main(command) == 0
+    best = json.loads((folder / "best.json").read_text())
+    assert "finished trials, on validation tasks" in capsys.readouterr().out
+    assert len(list(folder.glob("trials/*"))) == 6
+    assert best["values"]
 
 
 def test_a_damaged_record_of_optunas_is_named(tmp_path):

@@ -1,4 +1,4 @@
-"""Worker processes: jobs in, messages out, stopped and killed."""
+"""Jobs on this machine and on Ray: jobs in, messages out, stopped and killed."""
 
 import os
 import signal
@@ -28,6 +28,12 @@ def job(given: Message, send, stop) -> None:
             raise ValueError("expected a\nnumber")
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "die once":
+            tried = Path(given["folder"]) / "tried"
+            send({"tries": tried.exists()})
+            if not tried.exists():
+                tried.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
             send({"waits": True})
             while not stop():
@@ -44,7 +50,7 @@ def done(tmp_path: Path, jobs: list[str], *, workers: int = 1, **more):
     def received(number: int, message: Message) -> None:
         found[number].append(message)
 
-    given = [{"do": one} for one in jobs]
+    given = [{"do": one, "folder": str(tmp_path)} for one in jobs]
     failed = carry_out(
         "test_workers:job", given, tmp_path, workers=workers, received=received, **more
     )
@@ -80,3 +86,36 @@ def test_two_workers_share_the_cores(tmp_path):
     found, _ = done(tmp_path, ["echo"] * 2, workers=2)
     whole = len(os.sched_getaffinity(0))
     assert sum(one["cores"] for (one,) in found) == max(whole, 2)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A cluster of two workers, on this machine."""
+    ray = pytest.importorskip("ray")
+    yield "ray"
+    ray.shutdown()
+
+
+def test_ray_carries_out_jobs_and_tries_one_again_whose_worker_was_killed(ray, tmp_path):
+    found, failed = done(tmp_path, ["echo", "die once", "fail", "none"], workers=2, on=ray)
+    assert found[0][0]["pid"] != os.getpid()
+    assert found[1] == [{"tries": False}, {"tries": True}]
+    assert failed == {2: "expected a number", 3: "KeyError: 'none'"}
+
+
+@pytest.mark.slow
+def test_jobs_on_ray_stop_and_save(ray, tmp_path):
+    waits = []
+
+    def received(number, message):
+        waits.extend([number] if "waits" in message else [])
+
+    jobs = [{"do": "wait"}] * 3
+    more = {"workers": 2, "received": received, "stop": lambda: len(waits) == 2, "on": ray}
+    assert carry_out("test_workers:job", jobs, tmp_path, **more) == {}
+    assert sorted(waits) == [0, 1]
+
+
+def test_another_place_than_ray_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected ray or ray://HOST:PORT after --on, got 'dask'"):
+        done(tmp_path, ["echo"], on="dask")

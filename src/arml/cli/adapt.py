@@ -63,9 +63,6 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
     """Columns that are used even if they count the rows."""
-    group: str | None = None
-    """Column whose equal values mark rows that belong together, such as the rows of one person. For
-    pictures a regular expression: those of a class in whose paths it finds the same text."""
     dates: Literal["dmy", "mdy", "ymd"] | None = None
     """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
@@ -206,8 +203,7 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
         inputs.dates, inputs.keep = options.dates, options.keep
     elif options.dates or options.keep:
         raise ValueError("--dates and --keep are for tables with any columns: leave them out")
-    given = options.support, options.target, options.without, options.group
-    return inputs, *inputs.learn(learner, *given)
+    return inputs, *inputs.learn(learner, options.support, options.target, options.without)
 
 
 def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None:

@@ -37,6 +37,9 @@ class TrainOptions(TrainingOptions):
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
     workers: int = 0
     """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
+    on: str | None = None
+    """Train the seeds on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: int = 0
     """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
     distributed: bool = False
@@ -47,8 +50,8 @@ class TrainOptions(TrainingOptions):
         """Raise `ValueError` for options that exclude each other."""
         at_least(self, ("seeds",), 1)
         at_least(self, ("workers", "devices"), 0)
-        if self.workers and self.seeds == 1:
-            raise ValueError("--workers is for --seeds, got one seed: leave it out")
+        if (self.workers or self.on) and self.seeds == 1:
+            raise ValueError("--workers and --on are for --seeds, got one seed: leave them out")
         if self.seeds > 1 and self.devices:
             raise ValueError(
                 "--seeds excludes --devices, because each seed has one process: leave one out"
@@ -197,9 +200,11 @@ def _train_seeds(
         check_claim(own, place)
         if checkpoint.latest(place / "checkpoints") != own.steps:
             left.append(seed)
-    # Processes on one accelerator would each reserve most of its memory.
-    workers = options.workers or (cores() if jax.default_backend() == "cpu" else 1)
-    workers = min(workers, len(left))
+    workers = options.workers
+    if not workers and options.on is None:
+        # Processes on one accelerator would each reserve most of its memory.
+        workers = cores() if jax.default_backend() == "cpu" else 1
+    workers = min(workers or len(left), len(left))
     if left:
         at_once = f", {workers} at a time" if workers < len(left) else ""
         say(console, f"training {len(left)} of {len(seeds)} seeds{at_once}, one process each")
@@ -211,7 +216,9 @@ def _train_seeds(
 
     stop = Stop("stopping after the steps in hand, which are then saved")
     with stop.listening(), display:
-        failed = train_seeds(experiment, folder, left, workers=workers, watch=watch, stop=stop)
+        failed = train_seeds(
+            experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on
+        )
     for seed, why in failed.items():
         say(console, f"seed {seed} failed: {why}")
     if stop():

@@ -33,7 +33,14 @@ class TuneOptions(TrainingOptions):
     search: tuple[str, ...] = ()
     """Options to search; the step sizes and the weights of losses if not given."""
     workers: int = 1
-    """Trials that run at the same time."""
+    """Trials that run at the same time. The same command on other machines that share the folder,
+    or the storage, joins the search."""
+    storage: str | None = None
+    """A database for Optuna's record, such as sqlite:///FILE or postgresql://..., where machines
+    do not share the folder. The search has the folder's name in it."""
+    on: str | None = None
+    """Run the workers on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    ray://HOST:PORT."""
 
 
 def tune_command(arguments: Sequence[str]) -> int:
@@ -65,6 +72,8 @@ def tune_command(arguments: Sequence[str]) -> int:
             workers=options.workers,
             watch=watch,
             stop=stop,
+            storage=options.storage,
+            on=options.on,
         )
     finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:

@@ -321,8 +321,10 @@ def train_seeds(
     workers: int,
     watch: SeedWatch,
     stop: Stop = lambda: False,
+    on: str | None = None,
 ) -> dict[int, str]:
-    """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there.
+    """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
+    names the place, as in `carry_out`.
 
     **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
     were stopped.
@@ -342,6 +344,7 @@ def train_seeds(
         workers=workers,
         received=received,
         stop=stop,
+        on=on,
     )
     return {seeds[number]: why for number, why in failed.items()}
 

@@ -3,12 +3,15 @@ that fall behind are stopped early. All trials are scored on the same meta-valid
 on test tasks.
 
 The folder holds `study.jsonl`, Optuna's own record, and a run folder for each trial under
-`trials/`. The same call in the same folder continues the sweep: a trial that was stopped resumes at
-its checkpoint, and the next proposal depends only on the seed and on the trials before it.
+`trials/`. The same call in the same folder continues the sweep, or joins others that are at work
+there: a trial that was stopped, or whose process died, resumes at its checkpoint. Alone, the next
+proposal depends only on the seed and on the trials before it. A database can hold the record.
 """
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,10 @@ PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different
 tasks cannot be compared."""
 JOURNAL = "study.jsonl"
+PATIENCE = 60.0
+"""Seconds to wait for the others of a sweep, who lock it to choose a trial."""
+BEAT, SILENT = 30, 180
+"""Seconds between two signs of life of a trial in a database, and those after which it is dead."""
 
 Space = dict[str, Any]
 """Optuna's distribution of the values of each option, by its path PART.NAME."""
@@ -38,6 +45,8 @@ def optuna() -> Any:
     """The package Optuna. **Raises** `ValueError` if it is not installed."""
     package = extra("optuna", "tune", "a sweep")
     package.logging.set_verbosity(package.logging.ERROR)
+    warnings.filterwarnings("ignore", category=package.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")  # `_tried` has its own
     return package
 
 
@@ -125,10 +134,14 @@ def tune(
     workers: int = 1,
     watch: Callable[[Any], None] = lambda trial: None,
     stop: Stop = lambda: False,
+    storage: str | None = None,
+    on: str | None = None,
 ) -> list[Any]:
-    """Try `trials` choices of the experiment's options in `folder`, or continue an earlier call.
-    `workers` trials run at a time, each in a process of its own if there are several. `watch` is
-    called with each trial that is over.
+    """Try `trials` choices of the experiment's options in `folder`, all processes together, or
+    continue an earlier call. `workers` trials run at a time, each in a process of its own if there
+    are several. `watch` is called with each trial of this call that is over. `storage` is the
+    address of a database for Optuna's record, which then holds a study of the folder's name; `on`
+    names the place of the workers, as in `carry_out`.
 
     **Returns** the trials that are over, the best first, as Optuna's `FrozenTrial`. Their user
     attribute `run` names the run folder under `trials/`; `why` is the reason for an early end if
@@ -145,28 +158,24 @@ def tune(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     states = optuna().trial.TrialState
-    with locked(folder):
-        study = opened(experiment, search, folder)
-        for old in study.get_trials(states=[states.RUNNING]):
-            # It was interrupted: the next trial has its values and its folder.
-            study.enqueue_trial(old.params, user_attrs=old.user_attrs)
-            study.tell(old.number, state=states.FAIL)
-        if workers == 1:
-            for number in _tried(study, experiment, search, folder, trials, stop):
-                watch(study.get_trials()[number])
-        else:
-            job = {**_plan(experiment, search), "folder": str(folder.resolve()), "trials": trials}
-            failed = carry_out(
-                "arml.experiment.search:work",
-                [job] * workers,
-                folder,
-                workers=workers,
-                received=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
-                stop=stop,
-            )
-            if failed:
-                raise RunError(next(iter(failed.values())))
-        over = study.get_trials(states=[states.COMPLETE, states.PRUNED])
+    study = opened(experiment, search, folder, storage)
+    if workers == 1 and on is None:
+        for number in _tried(study, experiment, folder, search, trials, stop):
+            watch(study.get_trials()[number])
+    else:
+        shared = {"folder": str(folder.resolve()), "trials": trials, "storage": storage}
+        failed = carry_out(
+            "arml.experiment.search:work",
+            [{**_plan(experiment, search), **shared}] * workers,
+            folder,
+            workers=workers,
+            received=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
+            stop=stop,
+            on=on,
+        )
+        if failed:
+            raise RunError(next(iter(failed.values())))
+    over = study.get_trials(states=[states.COMPLETE, states.PRUNED])
     sign = 1 if _falls(experiment) else -1
     return sorted(over, key=lambda t: (t.state.name, 0 if t.value is None else sign * t.value))
 
@@ -177,8 +186,8 @@ def work(job: Message, send: Send, stop: Stop) -> None:
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
     folder = Path(job["folder"])
-    study = opened(experiment, search, folder)
-    for number in _tried(study, experiment, search, folder, job["trials"], stop):
+    study = opened(experiment, search, folder, job["storage"])
+    for number in _tried(study, experiment, folder, search, job["trials"], stop):
         send({"trial": number})
 
 
@@ -194,33 +203,45 @@ def _plan(experiment: Experiment, search: Space) -> Json:
     return {"experiment": plain(to_json(absolute(experiment))), "search": written}
 
 
-def opened(experiment: Experiment, search: Space, folder: Path) -> Any:
-    """Optuna's study of the sweep, which its record in the folder holds.
+def opened(experiment: Experiment, search: Space, folder: Path, storage: str | None = None) -> Any:
+    """Optuna's study of the sweep, which its record in the folder, or the database, holds.
 
     **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
     """
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = optuna()
-    try:
-        record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL))
-        study = package.create_study(
-            study_name="arml",
-            storage=package.storages.JournalStorage(record),
-            direction="minimize" if _falls(experiment) else "maximize",
-            pruner=package.pruners.MedianPruner(n_warmup_steps=experiment.steps // 10),
-            load_if_exists=True,
-        )
-        plan, known = _plan(experiment, search), study.user_attrs.get("plan")
-    except Exception as error:  # of any kind: Optuna reads the file
-        text = " ".join(str(error).split())[:200]
-        raise RunError(
-            f"{folder / JOURNAL}: Optuna cannot read its record ({type(error).__name__}: "
-            f"{text}); restore the file, or start the sweep in a new folder"
-        ) from error
-    if known is None:
-        study.set_user_attr("plan", plan)
-    elif rows := differences(known, plan):
+    with locked(folder, PATIENCE):
+        try:
+            if storage is None:
+                record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL))
+                kept = package.storages.JournalStorage(record)
+            else:
+                again = package.storages.RetryHeartbeatStaleTrialCallback()
+                kept = package.storages.RDBStorage(
+                    storage,
+                    heartbeat_interval=BEAT,
+                    grace_period=SILENT,
+                    heartbeat_stale_trial_callback=again,
+                )
+            study = package.create_study(
+                study_name="arml" if storage is None else folder.resolve().name,
+                storage=kept,
+                direction="minimize" if _falls(experiment) else "maximize",
+                pruner=package.pruners.MedianPruner(n_warmup_steps=experiment.steps // 10),
+                load_if_exists=True,
+            )
+            plan, known = _plan(experiment, search), study.user_attrs.get("plan")
+        except Exception as error:  # of any kind: Optuna reads the file
+            text = " ".join(str(error).split())[:200]
+            where = folder / JOURNAL if storage is None else "--storage"
+            raise RunError(
+                f"{where}: Optuna cannot read its record ({type(error).__name__}: "
+                f"{text}); restore it, or start the sweep in a new folder"
+            ) from error
+        if known is None:
+            study.set_user_attr("plan", plan)
+    if known is not None and (rows := differences(known, plan)):
         raise RunError(
             f"{folder} holds another sweep: {'; '.join(rows[:8])}. Give the options it was made "
             "with to continue it, or another folder to start a new one"
@@ -229,35 +250,71 @@ def opened(experiment: Experiment, search: Space, folder: Path) -> Any:
 
 
 def _tried(
-    study: Any, experiment: Experiment, search: Space, folder: Path, trials: int, stop: Stop
+    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int, stop: Stop
 ) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
+    from optuna.storages._heartbeat import get_heartbeat_thread
+
+    states = optuna().trial.TrialState
+    while not stop():
+        with ExitStack() as held:
+            with locked(folder, PATIENCE):
+                if (trial := _next(study, experiment, folder, search, trials)) is None:
+                    return
+                # A trial whose folder is not locked has no process any more.
+                held.enter_context(locked(place_of(trial, folder)))
+            held.enter_context(get_heartbeat_thread(trial._trial_id, study._storage))
+            try:
+                score = _score(trial, chosen(experiment, trial.params), folder, stop)
+            except optuna().TrialPruned:
+                study.tell(trial, state=states.PRUNED)
+            else:
+                if score is None:
+                    _again(study, study.get_trials()[trial.number])
+                    return
+                study.tell(trial, score)
+        yield trial.number
+
+
+def place_of(trial: Any, folder: Path) -> Path:
+    """The run folder of a trial."""
+    return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
+
+
+def _again(study: Any, trial: Any) -> None:
+    """Queue a trial that did not end: another will have its values and its run folder."""
+    study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+    study.tell(trial.number, state=optuna().trial.TrialState.FAIL)
+
+
+def _next(
+    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int
+) -> Any | None:
+    """A trial to run, and first one whose process is dead; None if there are `trials` already."""
     states = optuna().trial.TrialState
 
     def counted() -> list[int]:
         kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
         return [trial.number for trial in study.get_trials(deepcopy=False, states=kinds)]
 
-    while not stop() and (count := len(counted())) < trials:
-        # A new sampler for each trial, so that a resumed sweep proposes the same values.
-        seed = experiment.seed + count
-        study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
-        trial = study.ask(search)
-        if counted().index(trial.number) >= trials:  # another process was faster
-            study.tell(trial, state=states.FAIL)
-            return
-        if "run" not in trial.user_attrs:
-            trial.set_user_attr("run", f"{trial.number:04d}")
-        try:
-            score = _score(trial, chosen(experiment, trial.params), folder, stop)
-        except optuna().TrialPruned:
-            study.tell(trial, state=states.PRUNED)
-        else:
-            if score is None:
-                return
-            study.tell(trial, score)
-        yield trial.number
+    optuna().storages.fail_stale_trials(study)  # those of a database
+    for old in study.get_trials(states=[states.RUNNING]):
+        if isinstance(study._storage, optuna().storages.JournalStorage):
+            with suppress(RunError), locked(place_of(old, folder)):
+                _again(study, old)
+    if (count := len(counted())) >= trials:
+        return None
+    # A new sampler for each trial, so that a resumed sweep proposes the same values.
+    seed = experiment.seed + count
+    study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
+    trial = study.ask(search)
+    if counted().index(trial.number) >= trials:  # another process was faster
+        study.tell(trial, state=states.FAIL)
+        return None
+    if "run" not in trial.user_attrs:
+        trial.set_user_attr("run", f"{trial.number:04d}")
+    return trial
 
 
 def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stop) -> float | None:
@@ -266,7 +323,7 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stop) -> floa
 
     **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
     """
-    place = folder / "trials" / trial.user_attrs["run"]
+    place = place_of(trial, folder)
     behind, score = False, None
 
     def watch(step: int, record: Mapping[str, int | float | None]) -> None:

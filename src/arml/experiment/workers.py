@@ -1,7 +1,9 @@
-"""Jobs in processes of their own, each on its share of the processor cores.
+"""Many jobs, each in a process of its own: on the cores of this machine, or on a Ray cluster.
 
-A sweep and several seeds of a run use `carry_out`. If the process that called it is killed, its
-workers notice, save what they have in hand, and end.
+`carry_out` is the interface, with a carrier for each place. Seeds, sweeps and the study use it. If
+the process that called it is killed, its workers notice, save their state, and end. On Ray a job
+whose node or process dies is tried again, and continues at its checkpoint: its folder must be on
+storage that all nodes share.
 """
 
 import contextlib
@@ -9,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -19,10 +21,14 @@ from typing import Any
 
 Message = dict[str, Any]
 """Plain data. Nothing else of the package is imported: NumPy counts the cores when it is."""
-Send = Callable[[Message], None]
+Send = Callable[[Message], object]
 Stop = Callable[[], bool]
 PATIENCE = 600.0
 """Seconds that a worker has to save its job once it is asked to stop; then it is killed."""
+RETRIES = 5
+"""How often Ray tries a job again whose node or process has died."""
+HANDED_ON = ("ARML_", "JAX_", "XLA_", "PYTHONPATH")
+"""Beginnings of the variables of the environment that jobs on a cluster get."""
 
 
 def carry_out(
@@ -33,6 +39,7 @@ def carry_out(
     workers: int,
     received: Callable[[int, Message], None],
     stop: Stop = lambda: False,
+    on: str | None = None,
 ) -> dict[int, str]:
     """Call a function once for each job in a process of its own, `workers` at a time.
 
@@ -41,19 +48,36 @@ def carry_out(
     - `function`: `MODULE:FUNCTION`, called with the job, with `send`, which sends a message to this
       process, and with `stop`: once that is true, the function saves its work and returns.
     - `jobs`: plain data.
-    - `folder`: gets the log of each worker, `worker-0.log` and so on.
+    - `folder`: gets the log of each worker of this machine, `worker-0.log` and so on.
     - `received`: called with the number of the job and each message.
     - `stop`: asked twice a second; once true, the workers stop, and no other job begins.
+    - `on`: None for this machine; `ray` or `ray://HOST:PORT` for a Ray cluster, see `cluster`.
 
     **Returns** the jobs that failed, by number, each with the reason.
     """
-    context = multiprocessing.get_context("spawn")
     folder.mkdir(parents=True, exist_ok=True)
+    carrier = _here(function, jobs, folder, workers, stop)
+    if on is not None:
+        carrier = _on_ray(function, jobs, on, workers, stop)
+    failed = {}
+    with contextlib.closing(carrier):
+        for number, message in carrier:
+            if "failed" in message:
+                failed[number] = message["failed"]
+            else:
+                received(number, message)
+    return failed
+
+
+def _here(
+    function: str, jobs: Sequence[Message], folder: Path, workers: int, stop: Stop
+) -> Generator[tuple[int, Message]]:
+    """Carry out jobs on this machine; yields the number of a job and each of its messages."""
+    context = multiprocessing.get_context("spawn")
     stopping = context.Event()
     waiting, free = list(enumerate(jobs)), list(range(workers))
     # The number of a job, its place among the workers that run at the same time, and its process.
     running: dict[Connection, tuple[int, int, SpawnProcess]] = {}
-    failed: dict[int, str] = {}
     try:
         while waiting or running:
             if stop():
@@ -71,27 +95,116 @@ def carry_out(
                 assert isinstance(line, Connection)
                 number, place, process = running[line]
                 try:
-                    message = line.recv()
+                    yield number, line.recv()
                 except EOFError:
                     process.join()
-                    if process.exitcode and not stopping.is_set():
-                        failed[number] = (
-                            f"its process ended with status {process.exitcode}; see "
-                            f"{log_of(folder, place)}"
-                        )
                     free.append(place)
                     del running[line]
-                else:
-                    if "failed" in message:
-                        failed[number] = message["failed"]
-                    else:
-                        received(number, message)
+                    if process.exitcode and not stopping.is_set():
+                        why = f"its process ended with status {process.exitcode}"
+                        yield number, {"failed": f"{why}; see {log_of(folder, place)}"}
     finally:
         stopping.set()
         for _, _, process in running.values():
             process.join(PATIENCE)
             process.kill()
-    return failed
+
+
+def cluster(on: str) -> Any:
+    """The package Ray, connected to the cluster that `on` (`ray://HOST:PORT`) or `$RAY_ADDRESS`
+    names; without one, Ray is started on this machine.
+
+    **Raises** `ValueError` in one line.
+    """
+    from arml.results.files import cores, extra
+
+    if on != "ray" and not on.startswith("ray://"):
+        raise ValueError(f"expected ray or ray://HOST:PORT after --on, got {on!r}")
+    ray = extra("ray", "ray", "--on ray")
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        handed = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
+        named = on != "ray" or "RAY_ADDRESS" in os.environ
+        own = {} if named else {"num_cpus": cores(), "include_dashboard": False}
+        try:
+            ray.init(
+                on if on != "ray" else None,
+                runtime_env={"env_vars": handed},
+                log_to_driver=False,
+                logging_level="ERROR",
+                **own,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            first = " ".join(str(error).split())[:200]
+            raise ValueError(f"no Ray cluster at {on} ({first}): check the address") from error
+    return ray
+
+
+def share_of(ray: Any, jobs: int) -> dict[str, int]:
+    """What each of so many jobs gets at a time: one GPU if the nodes have some, and its part of the
+    CPU cores of the smallest node, so that each node can carry out a job."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if gpus := [node for node in nodes if node.get("GPU")]:
+        return {"num_gpus": 1, "num_cpus": int(min(node["CPU"] // node["GPU"] for node in gpus))}
+    found = [node["CPU"] for node in nodes if node.get("CPU")]
+    return {"num_cpus": max(1, int(min(*found, sum(found) // jobs)))}
+
+
+class Board:
+    """An actor of Ray's: the messages of the jobs, and whether they are asked to stop."""
+
+    def __init__(self) -> None:
+        self.stopping, self.messages = False, list[tuple[int, Message]]()
+
+    def exchange(self, stopping: bool) -> list[tuple[int, Message]]:
+        """Called by the driver, which takes the messages."""
+        self.stopping, taken, self.messages = stopping, self.messages, []
+        return taken
+
+    def put(self, number: int, *messages: Message) -> bool:
+        """Called by the jobs; returns whether to stop."""
+        self.messages += [(number, message) for message in messages]
+        return self.stopping
+
+
+def _on_ray(
+    function: str, jobs: Sequence[Message], on: str, workers: int, stop: Stop
+) -> Generator[tuple[int, Message]]:
+    """Carry out jobs on a cluster, as `_here` on this machine."""
+    ray = cluster(on)
+    alive = {"max_restarts": -1, "max_task_retries": -1}
+    board = ray.remote(num_cpus=0, **alive)(Board).remote()
+    share = share_of(ray, workers)
+    carry = ray.remote(max_retries=RETRIES, max_calls=1, **share)(_carry)
+    waiting, running, stopping = list(enumerate(jobs)), dict[Any, int](), False
+    while waiting or running:
+        if stopping := stopping or stop():
+            waiting.clear()
+        while waiting and len(running) < workers:
+            number, job = waiting.pop(0)
+            running[carry.remote(function, job, number, board, share["num_cpus"])] = number
+        ended, _ = ray.wait([*running], timeout=0.5)
+        yield from ray.get(board.exchange.remote(stopping))
+        for one in ended:
+            number = running.pop(one)
+            try:
+                ray.get(one)
+            except ray.exceptions.RayError as error:
+                yield number, {"failed": " ".join(str(error).split())[:500]}
+
+
+def _carry(function: str, job: Message, number: int, board: Any, share: int) -> None:
+    """A job on a node of the cluster."""
+    import ray
+
+    os.environ["NPROC"] = str(share)  # the threads of XLA; Ray sets those of OpenMP
+
+    def send(*messages: Message) -> bool:
+        stopping: bool = ray.get(board.put.remote(number, *messages))
+        return stopping
+
+    if not send():
+        _call(function, job, send, send)
 
 
 def log_of(folder: Path, place: int) -> Path:
@@ -126,6 +239,11 @@ def _work(
         with contextlib.suppress(OSError):
             line.send(message)
 
+    _call(function, job, send, stop)
+
+
+def _call(function: str, job: Message, send: Send, stop: Stop) -> None:
+    """Carry out a job; an error becomes a message."""
     module, _, name = function.partition(":")
     try:
         getattr(import_module(module), name)(job, send, stop)

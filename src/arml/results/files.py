@@ -271,15 +271,16 @@ else."""
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     """Lock a folder for this thread, which may lock it again.
 
-    **Raises** `RunError` at once if another process or thread holds it, or it cannot be made.
+    **Raises** `RunError` if another process or thread holds it for `patience` seconds, or it cannot
+    be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.absolute() / LOCK, timeout=0, is_singleton=True)
-        lock.acquire()
+        lock.acquire(timeout=patience)
     except Timeout:
         raise RunError(
             f"{folder}: another process is at work here; wait for it, or stop it"
