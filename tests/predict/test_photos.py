@@ -311,6 +311,15 @@ def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
         assert ("learner: photos" in said.err) == (not learner)
         assert "accuracy 100% (mean of 3 repeats over 6 examples" in said.err
         assert said.out.startswith("file,label,probability,novelty\nphotos/blue/0.png,blue,")
+    # The pictures 0 and 1 of a class show one thing.
+    words = ["adapt", "photos", "--support", "own", "--save", "kept", "--group"]
+    assert main([*words, r"[01]?(\d?)\.png"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "4 groups of pictures" in said
+    assert "6 examples in 4 groups" in said
+    assert load_photo_predictor(tmp_path / "kept").groups.tolist() == [0, 0, 1, 2, 2, 3]
+    assert main([*words, "("]) == 2
+    assert "is no regular expression" in capsys.readouterr().err
     assert main(["predict", "kept", "photos", "--none"]) == 0
     assert capsys.readouterr().out.count("\n") == 5
     assert main(["adapt", "--support", "own", "--save", "kept", "--none"]) == 2

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.feature_selection import SelectKBest, f_classif
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from arml.predict.folds import equal_inputs, folds
@@ -87,6 +89,43 @@ def test_copies_are_left_out_together_and_named():
     several = np.arange(32.0)[:, None]  # one input with several targets is no copy
     numbers = regression_reliability(lambda _, b: {"zero": 0 * several[b]}, several, same)
     assert (numbers.copies, numbers.conflicts[3]) == ((), (3, 19))
+
+
+def test_with_groups_the_estimate_is_that_of_new_persons():
+    """Four rows of each person, who differ more than the classes do: without groups the nearest row
+    is one of the same person."""
+    rng, off, held, alone = np.random.default_rng(8), [], [], []
+    for _ in range(40):
+        kinds = np.append([0, 0, 1, 1], rng.integers(0, 2, 216))  # of persons
+        middle = 0.4 * kinds[:, None] + rng.normal(size=(220, 3))
+        y = np.repeat(kinds, 4)
+        x = np.repeat(middle, 4, axis=0) + 0.05 * rng.normal(size=(880, 3))
+        n, groups = 80, np.repeat(np.arange(20), 4)
+        check = refitting(x[:n], y[:n], KNeighborsClassifier(1), 2)
+        found = classification_reliability(check, y[:n], KINDS[:2], equal_inputs(x[:n]), groups)
+        truth = KNeighborsClassifier(1).fit(x[:n], y[:n]).score(x[n:], y[n:])
+        off.append(found.accuracy - truth)
+        held.append(found.interval[0] <= truth <= found.interval[1])
+        alone.append(classification_reliability(check, y[:n], KINDS[:2]).accuracy - truth)
+    assert found.independent == 20
+    assert "over 80 examples in 20 groups" in str(found) or "of 80 in 20 groups" in str(found)
+    assert abs(np.mean(off)) < 0.05
+    assert np.mean(held) > 0.85
+    assert np.mean(alone) > 0.3
+
+
+def test_the_interval_counts_distinct_examples():
+    """Four rows, ten times each: the interval is that of four."""
+    x, y = np.repeat(np.arange(4.0)[:, None], 10, axis=0), np.repeat([0, 1, 0, 1], 10)
+    found = classification_reliability(constant(0.6, 0.4), y, KINDS[:2], equal_inputs(x))
+    assert found.accuracy == 0.5
+    assert found.interval == pytest.approx(binomtest(2, 4).proportion_ci(method="wilson"), abs=1e-6)
+    assert "over 40 examples, 4 of them distinct" in str(found)
+    zero = lambda _, test: {"zero": np.zeros((len(test), 1))}  # noqa: E731
+    numbers = regression_reliability(zero, 1.0 * y, equal_inputs(x))
+    assert numbers.independent == 4
+    with pytest.raises(ValueError, match=r"4 examples are too few for a level of 0\.9"):
+        numbers.half_width(0.9)
 
 
 def test_a_class_of_copies_cannot_be_checked():

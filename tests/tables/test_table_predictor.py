@@ -112,6 +112,41 @@ def test_copies_are_left_out_together():
     assert found.accuracy < 0.9
 
 
+def test_rows_of_one_person_are_left_out_together(tmp_path, capsys):
+    rng = np.random.default_rng(5)
+    persons, kinds = np.repeat(np.arange(12), 4), np.repeat(np.arange(12) % 2, 4)
+    x = np.repeat(rng.normal(size=(12, 3)), 4, axis=0) + 0.03 * rng.normal(size=(48, 3))
+    table = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2]}
+    names, y = [f"p{one}" for one in persons], [f"kind {kind}" for kind in kinds]
+    with pytest.warns(UserWarning, match="each value of 'person' is in several rows"):
+        alone = arml.load("tables").adapt({**table, "person": names}, y)
+    found = arml.load("tables").adapt({**table, "person": names}, y, groups="person")
+    assert "person" in found.keys
+    assert found.hints == []
+    assert found.reliability().accuracy < 0.75 < alone.reliability().accuracy
+    assert found.reliability().independent == 12
+    # Equal groups in another form; kept in the folder, and by an estimator.
+    same = arml.load("tables").adapt(table, y).reliability(groups=persons)
+    np.testing.assert_allclose(same.probabilities, found.reliability().probabilities)
+    found.save(tmp_path / "kept")
+    again = arml.load_predictor(tmp_path / "kept")
+    assert again.reliability().accuracy == found.reliability().accuracy
+    model = arml.FewShotClassifier("tables").fit(x, y, groups=persons)
+    assert model.reliability().accuracy == found.reliability().accuracy
+    with pytest.raises(ValueError, match=r"expected 48 groups, .* got shape \[3\]"):
+        found.reliability(groups=[1, 2, 3])
+    lines = [",".join(map(str, row)) for row in zip(*table.values(), names, y, strict=True)]
+    support = tmp_path / "own.csv"
+    support.write_text("\n".join(["a,b,c,person,kind", *lines]))
+    words = ["adapt", "tables", "--support", str(support), "--target", "kind"]
+    assert main([*words, "--group", "person", "--save", str(tmp_path / "more")]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "not used: person (says which rows belong together)" in said
+    assert "over 48 examples in 12 groups" in said
+    assert main([*words, "--group", "sex", "--save", str(tmp_path / "more")]) == 2
+    assert "no column 'sex' to group by" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     table, y = rows(N, 0)
     more, _ = rows(6, 1)
@@ -310,5 +345,5 @@ def test_estimators_of_any_width():
     model = FewShotClassifier("tables").fit(x[:16], y[:16])
     assert model.score(x[:16], y[:16]) > 0.9
     assert model.predict_proba(x).shape == (30, 2)
-    numbers = FewShotRegressor("tables").fit(x[:, 1:], x[:, 1])
+    numbers = FewShotRegressor().fit(x[:, 1:], x[:, 1])
     assert numbers.score(x[:, 1:], x[:, 1]) > 0.8

@@ -417,6 +417,7 @@ class Tables(MetaLearner):
         columns = described(cells, alike, self._classes(support.y, cells))
         known = jnp.any(cells.there, axis=0)
         code = mean_of(self.code(columns), known)  # the task, as its columns describe it
+        # Eq. (6) of [2] for one prototype; that of `SoftClusters` belongs to a graph with edges.
         reading = jax.nn.softmax(-jnp.sum(jnp.square(code - self.vertices), axis=1) / 2)
         films = jnp.einsum("v,vlfd->lfd", reading, self.scales)
         h = self._tokens(cells, columns, alike, label)

@@ -63,6 +63,9 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
     """Columns that are used even if they count the rows."""
+    group: str | None = None
+    """Column whose equal values mark rows that belong together, such as the rows of one person. For
+    pictures a regular expression: those of a class in whose paths it finds the same text."""
     dates: Literal["dmy", "mdy", "ymd"] | None = None
     """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
@@ -203,7 +206,8 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
         inputs.dates, inputs.keep = options.dates, options.keep
     elif options.dates or options.keep:
         raise ValueError("--dates and --keep are for tables with any columns: leave them out")
-    return inputs, *inputs.learn(learner, options.support, options.target, options.without)
+    given = options.support, options.target, options.without, options.group
+    return inputs, *inputs.learn(learner, *given)
 
 
 def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None:

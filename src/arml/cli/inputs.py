@@ -5,6 +5,7 @@ Each kind has the same methods: `learn` from labelled examples, read `labelled` 
 predictor, and read `queries`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,13 +118,26 @@ class Pictures:
         return Labelled(source.files, x, source.labels)
 
     def learn(
-        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+        self,
+        learner: Any,
+        path: Path,
+        target: str | None,
+        without: Sequence[str],
+        group: str | None = None,
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of labelled pictures, and their names."""
         if without:
             raise ValueError("pictures have no columns: leave --without out")
-        examples = self.labelled(None, path, target)
-        return learner.adapt(examples.x, examples.y), examples.names
+        examples, groups = self.labelled(None, path, target), None
+        if group is not None:
+            try:
+                found = [re.search(group, name) for name in examples.names]
+            except re.error as error:
+                raise ValueError(f"--group {group!r} is no regular expression: {error}") from None
+            pairs = zip(found, examples.y, strict=True)
+            groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
+            tell(f"{len({*groups} - {None})} groups of pictures, by {group!r} in their paths")
+        return learner.adapt(examples.x, examples.y, groups=groups), examples.names
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
@@ -172,7 +186,12 @@ class Table:
         return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
 
     def learn(
-        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+        self,
+        learner: Any,
+        path: Path,
+        target: str | None,
+        without: Sequence[str],
+        group: str | None = None,
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows. Rows whose
         target is empty are no examples."""
@@ -182,7 +201,7 @@ class Table:
         cells, lines = read_cells(path)
         if target is None:
             raise _no_column(target, cells, path)
-        options = {"without": without, "keep": self.keep, "dates": self.dates}
+        options = {"without": without, "keep": self.keep, "dates": self.dates, "groups": group}
         where = str(path)
         sheet = learned_sheet(learner.portable, cells, lines, target, where=where, **options)
         tell(*sheet.predictor.remarks)
@@ -245,11 +264,20 @@ class Vectors:
         return Labelled(_rows(lines), x, y)
 
     def learn(
-        self, learner: Any, path: Path, target: str | None, without: Sequence[str]
+        self,
+        learner: Any,
+        path: Path,
+        target: str | None,
+        without: Sequence[str],
+        group: str | None = None,
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows."""
         if without:
             raise ValueError("this learner uses every column: leave --without out")
+        if group is not None:
+            raise ValueError(
+                "--group is for pictures, and for the learners of tables: leave it out"
+            )
         x, columns, texts, lines = self._read(path, target, None)
         if texts is None:
             raise _no_column(target, columns, path)

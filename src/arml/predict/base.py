@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from arml.predict.files import packed, unpacked
 from arml.predict.folds import NEAR, equal_inputs
-from arml.predict.inputs import places_of
+from arml.predict.inputs import checked_groups, places_of
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -38,6 +38,8 @@ class PredictorBase:
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     sample_weight: Float[np.ndarray, " n"] | None = None
     """How much each example counts; None if all count alike."""
+    groups: Int[np.ndarray, " n"] | None = None
+    """Examples that belong together have the same number; None if none do."""
     model = LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (LEARNER,)
@@ -134,18 +136,31 @@ class PredictorBase:
         assert self.classes is not None
         return Evaluation(self.classes, places_of(y, self.classes), chances)
 
-    def reliability(self) -> Reliability | NumberReliability:
+    def reliability(self, groups: Any = None) -> Reliability | NumberReliability:
         """How far it can be trusted: its accuracy or error on examples that are left out, of all
         models, and which examples look mislabelled. Each fold learns anew, and nothing that reads
-        labels is kept from one fold to the next. Computed once."""
-        return self._reliability
+        labels is kept from one fold to the next. Computed once.
+
+        **Arguments**
+
+        - `groups`: a value for each example; those with the same are left out together, such as
+          several rows of one person. Those of `adapt` if not given.
+
+        **Raises** `ValueError` for another number of groups."""
+        if groups is None:
+            return self._reliability
+        other = object.__new__(type(self))  # `copy` would save and load it
+        found = [k for k, one in vars(type(self)).items() if isinstance(one, cached_property)]
+        kept = {k: v for k, v in vars(self).items() if k not in (*found, "_reliability")}
+        vars(other).update(kept, groups=checked_groups(groups, len(self.y)))
+        return other._reliability
 
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
-        given = self._refit, self.y
+        given, together = (self._refit, self.y), (self._same, self.groups)
         if self.classes is None:
-            return regression_reliability(*given, self._same, model=self.model)
-        return classification_reliability(*given, self.classes, self._same, model=self.model)
+            return regression_reliability(*given, *together, model=self.model)
+        return classification_reliability(*given, self.classes, *together, model=self.model)
 
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:

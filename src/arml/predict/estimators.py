@@ -19,7 +19,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from arml.core.episodes import Problem
-from arml.predict.files import shipped
 from arml.predict.inputs import checked_inputs
 from arml.predict.learner import FewShotLearner, Learner, load
 from arml.predict.photos import PhotoLearner, PhotoPredictor, small_pictures, starter_if_better
@@ -36,7 +35,7 @@ class FewShot(BaseEstimator):
     uses: object = "auto"
     predictor_: Any
 
-    def fit(self: Model, X: Any, y: Any, sample_weight: Any = None) -> Model:
+    def fit(self: Model, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Model:
         """Adapt the learner to the support set.
 
         **Arguments**
@@ -45,6 +44,8 @@ class FewShot(BaseEstimator):
         - `y`: `n` labels of any kind, or targets.
         - `sample_weight`: how much each example counts `[n]`: with 2 as if it came twice, with 0
           it is left out. The learner of photographs and the models `logistic` and `edges` use it.
+        - `groups`: a value for each example; those with the same are left out together wherever
+          examples are, as scikit-learn's group folds do.
 
         **Raises** `ValueError` for data that the learner cannot read, and for sample weights that
         it cannot use; `RunError` if there is no learner of that name.
@@ -56,7 +57,7 @@ class FewShot(BaseEstimator):
                 f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
             )
         if isinstance(learner, PhotoLearner):
-            self.predictor_ = self._photographs(learner, X, y, sample_weight)
+            self.predictor_ = self._photographs(learner, X, y, sample_weight, groups)
             return self
         problem = learner.problem
         if problem.kind != self._kind:
@@ -68,7 +69,8 @@ class FewShot(BaseEstimator):
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             validate_data(self, X, y, skip_check_array=True)
-            self.predictor_ = learner.adapt(_table(X), self._targets(y), sample_weight)
+            given = _table(X), self._targets(y), sample_weight
+            self.predictor_ = learner.adapt(*given, groups=groups)
             return self
         checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
         checks = checks if problem.kind == "regression" else {}
@@ -79,7 +81,7 @@ class FewShot(BaseEstimator):
                 f"{prod(problem.features)}: choose those columns, or another learner"
             )
         inputs = rows.reshape(-1, *problem.features)
-        predictor = learner.adapt(inputs, self._targets(y), sample_weight)
+        predictor = learner.adapt(inputs, self._targets(y), sample_weight, groups=groups)
         model = predictor.models[-1] if self.uses == "auto" else str(self.uses)
         self.predictor_ = predictor.using(model)
         return self
@@ -94,14 +96,14 @@ class FewShot(BaseEstimator):
             raise ValueError(
                 f"expected a learner, or what arml.load takes, got {learner!r}: load one"
             )
-        # The package may have the same learner for numbers.
-        numbers = f"{learner}-regression"
-        return load(numbers if self._kind == "regression" and numbers in shipped() else learner)
+        return load(learner)
 
-    def _photographs(self, learner: PhotoLearner, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _photographs(
+        self, learner: PhotoLearner, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> Any:
         vectors, y = validate_data(self, learner.embed(X), y)
         labels = self._targets(y)
-        predictor = learner.adapt(vectors, labels, sample_weight)
+        predictor = learner.adapt(vectors, labels, sample_weight, groups=groups)
         vectors_came = getattr(X, "ndim", 0) == 2
         if self.learner is not None or sample_weight is not None or vectors_came:
             return predictor

@@ -65,7 +65,7 @@ def folds(
         fold = np.full(n, -1)
         for i in sorted(order, key=lambda i: -len(units[i])):
             # Where its classes are rarest; of such folds, the smallest.
-            f = np.argmin(there @ (counts[i] / totals) + 1e-6 * there.sum(axis=1) / n)
+            f = int(np.argmin(there @ (counts[i] / totals) + 1e-6 * there.sum(axis=1) / n))
             there[f] += counts[i]
             fold[units[i]] = f
         for f in range(len(there)):

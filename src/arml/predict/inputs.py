@@ -105,15 +105,33 @@ def _missing(label: object) -> bool:
         return True
 
 
-def weighted(
-    x: np.ndarray, y: Any, sample_weight: Any
-) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None]:
-    """The examples with a weight above 0, and their weights; None if there are no weights.
+def checked_groups(groups: Any, n: int) -> Int[np.ndarray, " n"] | None:
+    """A number for each example: those whose groups are equal have the same; one without a group
+    has its own. None for None.
 
-    **Raises** `ValueError` for weights that are negative, not finite, or of another number.
+    **Raises** `ValueError` for another number of groups than `n`.
     """
+    if groups is None:
+        return None
+    values = _labels(groups)
+    if values.shape != (n,):
+        raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
+    keys = [("", i) if v is None or _missing(v) else (str(v), -1) for i, v in enumerate(values)]
+    numbers = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], int)
+
+
+def weighted(
+    x: np.ndarray, y: Any, sample_weight: Any, groups: Any = None
+) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None, Int[np.ndarray, " n"] | None]:
+    """The examples with a weight above 0, their weights and their groups; None if there are none.
+
+    **Raises** `ValueError` for weights that are negative, not finite, or of another number; and as
+    `checked_groups`.
+    """
+    groups = checked_groups(groups, len(x))
     if sample_weight is None:
-        return x, y, None
+        return x, y, None, groups
     weight, labels = np.asarray(sample_weight, np.float64), _labels(y)
     if weight.shape != (len(x),) or len(labels) != len(x):
         raise ValueError(
@@ -123,7 +141,7 @@ def weighted(
     if not np.all((weight >= 0) & (weight < np.inf)):
         raise ValueError("sample weights must be finite and 0 or more")
     kept = weight > 0
-    return x[kept], labels[kept], weight[kept]
+    return x[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 
 
 def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -146,6 +164,11 @@ def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
             "for all"
         )
     return both
+
+
+def joined_groups(groups: Int[np.ndarray, " n"] | None, n: int) -> Int[np.ndarray, " _"] | None:
+    """The groups of examples and of `n` more, each of which is a group of its own."""
+    return None if groups is None else np.append(groups, groups.max() + 1 + np.arange(n))
 
 
 def floats(x: np.ndarray) -> np.ndarray:

@@ -62,7 +62,15 @@ class FewShotLearner:
         """The kind of tasks that the learner was built for."""
         return self.portable.problem
 
-    def adapt(self, x: object, y: object, sample_weight: object = None, **options: Any) -> Any:
+    def adapt(
+        self,
+        x: object,
+        y: object,
+        sample_weight: object = None,
+        *,
+        groups: object = None,
+        **options: Any,
+    ) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
@@ -73,6 +81,8 @@ class FewShotLearner:
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
           model `logistic` or `edges`; no other model can use it, and no learner of tables.
+        - `groups`: a value for each example, such as a person's name; those with the same are left
+          out together wherever examples are. For tables it may be the name of a column.
         - `options`: for tables `keep`, `without` and `dates`: see `arml.predict.tables.learned`.
 
         Returns a `Predictor`; of a table a `arml.predict.tables.TablePredictor`.
@@ -83,10 +93,10 @@ class FewShotLearner:
                 raise ValueError(
                     f"{', '.join(options)}: only learners of tables have these options"
                 )
-            return learned(self.portable, x, y, sample_weight)
+            return learned(self.portable, x, y, sample_weight, groups)
         if sample_weight is not None:
             raise ValueError("a learner of tables cannot use sample weights: leave them out")
-        return _tables().adapted(self.portable, x, y, **options)
+        return _tables().adapted(self.portable, x, y, groups=groups, **options)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""

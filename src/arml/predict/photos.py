@@ -47,7 +47,13 @@ from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
-from arml.predict.inputs import checked_array, checked_labels, joined_labels, weighted
+from arml.predict.inputs import (
+    checked_array,
+    checked_labels,
+    joined_groups,
+    joined_labels,
+    weighted,
+)
 from arml.results.files import (
     Json,
     RunError,
@@ -221,22 +227,26 @@ class PhotoLearner:
         """Of the model."""
         return "photos" if self.extractor.path == PHOTOS else self.extractor.path.name
 
-    def adapt(self, x: object, y: object, sample_weight: object = None) -> "PhotoPredictor":
+    def adapt(
+        self, x: object, y: object, sample_weight: object = None, *, groups: object = None
+    ) -> "PhotoPredictor":
         """Learn a task from labelled pictures.
 
         **Arguments**
 
         - `sample_weight`: how much each picture counts `[n]`. With a weight of 2 it counts as if
           it came twice, and with 0 it is left out.
+        - `groups`: a value for each picture; those with the same are left out together wherever
+          pictures are, such as several of one animal.
 
         **Raises** `ValueError` for pictures that cannot be read, and for labels of fewer than two
         classes.
         """
-        vectors, labels, weight = weighted(self.embed(x), y, sample_weight)
+        vectors, labels, *more = weighted(self.embed(x), y, sample_weight, groups)
         if not len(vectors):
             raise ValueError("no pictures: give some examples")
         classes, places = checked_labels(labels, len(vectors))
-        return PhotoPredictor(self, vectors, places, classes, weight)
+        return PhotoPredictor(self, vectors, places, classes, *more)
 
     def embed(self, x: Any, progress: Progress | None = None) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures, computed on all cores. Those of files are kept in the cache
@@ -312,9 +322,10 @@ class PhotoPredictor(PredictorBase):
         y: Int[np.ndarray, " n"],
         classes: np.ndarray,
         sample_weight: Weights = None,
+        groups: Int[np.ndarray, " n"] | None = None,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight, path = sample_weight, learner.extractor.path
+        self.sample_weight, self.groups, path = sample_weight, groups, learner.extractor.path
         self.frozen = None if path == PHOTOS else path
         self.portable = learner.portable
 
@@ -374,7 +385,8 @@ class PhotoPredictor(PredictorBase):
         more, weight = self.learner.embed(x), self.sample_weight
         labels = joined_labels(self.classes[self.y], y, len(more))
         weight = None if weight is None else np.concatenate([weight, np.ones(len(more))])
-        return self.learner.adapt(np.concatenate([self.x, more]), labels, weight)
+        groups = joined_groups(self.groups, len(more))
+        return self.learner.adapt(np.concatenate([self.x, more]), labels, weight, groups=groups)
 
     def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
         """Write it as one ONNX file with the network inside, which takes pictures of any size and
@@ -396,8 +408,8 @@ class PhotoPredictor(PredictorBase):
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
         folder, support = Path(folder), {"x": self.x, "y": self.y}
-        if self.sample_weight is not None:
-            support["sample_weight"] = self.sample_weight
+        more = {"sample_weight": self.sample_weight, "groups": self.groups}
+        support |= {name: array for name, array in more.items() if array is not None}
         check_free(folder, predictor=True)
         content = {
             "extractor": self.learner.extractor.about,
@@ -439,7 +451,8 @@ def starter_if_better(
         return None, "a network that was trained on photographs"
     # By name: colours need no JAX, which takes a second to load.
     load = import_module("arml.predict.learner").load
-    starter = load("starter").adapt(small_pictures(pictures), labels)
+    groups = predictor.groups
+    starter = load("starter").adapt(small_pictures(pictures), labels, groups=groups)
     starter = starter.using(starter.models[-1])
     if np.bincount(predictor.y).max() == 1:
         return starter, "the pictures are grey like drawings, and starter was trained on such"

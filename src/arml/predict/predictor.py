@@ -37,6 +37,7 @@ from arml.predict.inputs import (
     checked_labels,
     checked_targets,
     floats,
+    joined_groups,
     joined_inputs,
     joined_labels,
     weighted,
@@ -76,9 +77,10 @@ class Predictor(PredictorBase):
         classes: np.ndarray | None = None,
         flat: bool = False,
         sample_weight: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
     ) -> None:
         self.portable, self.x, self.y, self.classes = portable, x, y, classes
-        self.flat, self.sample_weight = flat, sample_weight
+        self.flat, self.sample_weight, self.groups = flat, sample_weight, groups
         self.pictures, self.models = x.ndim == 4, models_of(portable.problem)
         self._learner = adapting(portable, classes)
 
@@ -139,7 +141,8 @@ class Predictor(PredictorBase):
         weight = None
         if self.sample_weight is not None:
             weight = np.concatenate([self.sample_weight, np.ones(len(more))])
-        added = learned(self.portable, joined_inputs(self.x, more), both, weight)
+        groups = joined_groups(self.groups, len(more))
+        added = learned(self.portable, joined_inputs(self.x, more), both, weight, groups)
         added.columns, added.target, added.model = self.columns, self.target, self.model
         return added
 
@@ -164,8 +167,8 @@ class Predictor(PredictorBase):
             "weights": self.weights if self.model == ENSEMBLE else None,
         }
         support = {"x": self.x, "y": self.y}
-        if self.sample_weight is not None:
-            support["sample_weight"] = self.sample_weight
+        more = {"sample_weight": self.sample_weight, "groups": self.groups}
+        support |= {name: array for name, array in more.items() if array is not None}
         write_learner(self.portable, folder, support=support, task=task)
 
     def __repr__(self) -> str:
@@ -190,7 +193,7 @@ class Predictor(PredictorBase):
             return self._without(train)._each(self.x[test])
 
         names = self.models[:-1]
-        checked, found = left_out(refit, folds(self.y, self._same), len(self.y))
+        checked, found = left_out(refit, folds(self.y, self._same, self.groups), len(self.y))
         own = [found[k][np.arange(len(checked)), self.y[checked]] for k in names if found]
         weights = class_weights(np.stack(own, axis=1) if own else np.zeros((0, len(names))))
         return dict(zip(names, weights.tolist(), strict=True))
@@ -206,9 +209,9 @@ class Predictor(PredictorBase):
     def _without(self, kept: Places) -> "Predictor":
         """The predictor of the examples in these places alone: everything that was chosen by labels
         is chosen again."""
-        weight = None if self.sample_weight is None else self.sample_weight[kept]
-        given = self.x[kept], self.y[kept], self.classes, self.flat, weight
-        other = Predictor(self.portable, *given)
+        more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
+        given = self.x[kept], self.y[kept], self.classes, self.flat
+        other = Predictor(self.portable, *given, *more)
         vars(other)["_same"] = self._same[kept]
         return other
 
@@ -264,17 +267,19 @@ class Predictor(PredictorBase):
         return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
 
 
-def learned(portable: Portable, x: Any, y: Any, sample_weight: Any = None) -> Predictor:
+def learned(
+    portable: Portable, x: Any, y: Any, sample_weight: Any = None, groups: Any = None
+) -> Predictor:
     """The task of a support set, learned. **Raises** `ValueError` for other examples."""
     inputs = checked_inputs(x, portable.problem, "support inputs")
     if not len(inputs):
         raise ValueError("no examples: give some")
-    inputs, y, weight = weighted(inputs, y, sample_weight)
+    inputs, y, *more = weighted(inputs, y, sample_weight, groups)
     if portable.problem.kind == "regression":
         targets, flat = checked_targets(y, portable.problem, len(inputs))
-        return Predictor(portable, inputs, targets, None, flat, weight)
+        return Predictor(portable, inputs, targets, None, flat, *more)
     classes, places = checked_labels(y, len(inputs))
-    return Predictor(portable, inputs, places, classes, False, weight)
+    return Predictor(portable, inputs, places, classes, False, *more)
 
 
 def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:

@@ -6,10 +6,12 @@ of models) from the examples that it may see, so no estimate has seen its own an
 
 - Classes are left out in balanced folds (stratified), repeatedly if the examples are few. Leaving
   one example out would make its class the rarest, which decides ties. See `arml.predict.folds`.
-- Copies, equal examples with one label, are left out together and named. Equal examples with
-  several labels are named, too, and left out one by one: their input does not decide the label.
+- Copies, equal examples with one label, are left out together and named, and so are the examples of
+  a group. Equal examples with several labels are named, too, and left out one by one: their input
+  does not decide the label.
 - A class without a second example that differs cannot be checked: without the first it is unknown.
-- The interval of an accuracy is Wilson's. An example that was left out several times counts once.
+- The interval of an accuracy is Wilson's. An example that was left out several times counts once,
+  and so do examples that were left out together: they are as good as one.
 - Mistakes are ranked by the probability of the given label [1].
 - Intervals of numbers are a prediction plus or minus a quantile of the residuals of examples that
   were left out (the jackknife of [2], with folds).
@@ -30,7 +32,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import Places, folds, units_of
+from arml.predict.folds import FOLDS, Places, folds, units_of
 from arml.results.files import Json
 
 FEW = 60
@@ -38,6 +40,8 @@ FEW = 60
 REPEATS = 3
 FAR = 6.0
 """A number is far off if its residual is so many times the median residual."""
+Z = 1.959964
+"""The 97.5% quantile of the normal distribution."""
 SHOWN = 5
 """Examples that are named in words."""
 MEAN = "always the mean"
@@ -72,14 +76,17 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95% interval of the accuracy."""
-        from scipy.stats import binomtest
-
+        """Wilson's 95% interval of the accuracy, from the `independent` examples."""
         if not len(self.labels):
             return 0.0, 1.0
-        counted = binomtest(round(float(np.sum(self.right))), len(self.labels))
-        low, high = counted.proportion_ci(method="wilson")
-        return float(low), float(high)
+        n, share = self.independent / Z**2, self.accuracy
+        middle, half = share + 1 / (2 * n), math.sqrt(share * (1 - share) / n + 1 / (4 * n**2))
+        return max((middle - half) / (1 + 1 / n), 0.0), min((middle + half) / (1 + 1 / n), 1.0)
+
+    @property
+    def independent(self) -> int:
+        """How many examples the interval counts."""
+        return len(self.labels)
 
     @property
     def by_class(self) -> dict[Any, float]:
@@ -177,6 +184,15 @@ class Reliability(Evaluation):
     """Places of equal examples with one label, which were left out together."""
     conflicts: Copies = ()
     """Places of equal examples with several labels."""
+    units: Places | None = None
+    """A number for each example: those with the same were left out together."""
+    grouped: bool = False
+    """Whether the user said which examples belong together."""
+
+    @property
+    def independent(self) -> int:
+        """How many examples, copies or groups were left out."""
+        return len(self.labels) if self.units is None else len(np.unique(self.units))
 
     @property
     def right(self) -> np.ndarray:
@@ -205,25 +221,26 @@ class Reliability(Evaluation):
             lines.append(f"no better than always answering {label}: do not trust it")
         missed = [str(one) for k, one in enumerate(self.classes) if k not in present]
         if len(present) and missed:
-            lines.append(f"not checked, with one distinct example each: {_some(missed)}")
+            one = "group" if self.grouped else "distinct example"
+            lines.append(f"not checked, with one {one} each: {_some(missed)}")
         lines += _equal(self.copies, self.conflicts, names, "labels")
         odd = [f"check {names[self.checked[i]]}: {self._mistake(i)}" for i in self.mistakes]
         return lines + _first(odd, "more examples that were predicted as another class")
 
     @property
     def _counted(self) -> str:
-        n = len(self.labels)
-        return (
-            f"mean of {self.repeats} repeats over {n} examples"
-            if self.repeats > 1
-            else super()._counted
-        )
+        n, few = len(self.labels), self.independent
+        counted = f"mean of {self.repeats} repeats over {n} examples"
+        counted = counted if self.repeats > 1 else super()._counted
+        more = f" in {few} groups" if self.grouped else f", {few} of them distinct"
+        return counted + more * (few < n)
 
     def __str__(self) -> str:
         if not len(self.labels):
             return (
-                "the predictor cannot be checked, because no class has two examples that differ: "
-                "give two or more examples of a class"
+                "the predictor cannot be checked, because no class has two "
+                + ("groups" if self.grouped else "examples that differ")
+                + ": give two or more of a class"
             )
         others = ", ".join(f"{name} {accuracy:.0%}" for name, accuracy in self.others.items())
         return f"cross-validated {super().__str__()}" + (f"; other models: {others}" * bool(others))
@@ -246,6 +263,8 @@ class NumberReliability:
     """Places of equal examples, which were left out together."""
     conflicts: Copies = ()
     """Places of equal inputs with several targets."""
+    independent: int | None = None
+    """How many examples, copies or groups were left out; None for as many as there are targets."""
 
     @property
     def residuals(self) -> Float[np.ndarray, "n targets"]:
@@ -273,14 +292,11 @@ class NumberReliability:
         of the rank that conformal prediction takes.
 
         **Raises** `ValueError` for a level that so few examples cannot give."""
-        n = len(self.targets)
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, such as 0.9, got {level:g}")
-        rank = math.ceil(level * (n + 1) - 1e-9)
-        if rank > n:
+        rank = conformal_rank(level, len(self.targets), self.independent)
+        if rank is None:
             raise ValueError(
-                f"{n} examples are too few for a level of {level:g}: give "
-                f"{math.ceil(level / (1 - level) - 1e-9)} or more, or a lower level"
+                f"{self.independent or len(self.targets)} examples are too few for a level of "
+                f"{level:g}: give {math.ceil(level / (1 - level) - 1e-9)} or more, or a lower level"
             )
         return np.sort(self.residuals, axis=0)[rank - 1]
 
@@ -318,9 +334,11 @@ def classification_reliability(
     y: Int[np.ndarray, " n"],
     classes: np.ndarray,
     same: Int[np.ndarray, " n"] | None = None,
+    groups: Int[np.ndarray, " n"] | None = None,
     *,
     model: str | None = None,
     repeats: int | None = None,
+    most: int = FOLDS,
 ) -> Reliability:
     """Leave examples out, and predict them by what learned from the others.
 
@@ -328,9 +346,11 @@ def classification_reliability(
 
     - `refit`: learns everything from the first places, and predicts the second: see `Refit`.
     - `y`: the place of each label among the `classes`.
-    - `same`: the group of each example with equal inputs: see `equal_inputs`. None: all differ.
+    - `same`: equal inputs have the same number: see `equal_inputs`. None: all differ.
+    - `groups`: examples that belong together have the same number. None: none do.
     - `model`: the name of the model that is checked; the first if not given.
     - `repeats`: how often each example is left out; chosen by their number if not given.
+    - `most`: folds at most.
     """
     repeats = repeats or (REPEATS if len(y) <= FEW else 1)
 
@@ -339,7 +359,8 @@ def classification_reliability(
         each = refit(train, test).items()
         return {name: np.c_[found, found.argmax(axis=1) == y[test]] for name, found in each}
 
-    checked, found = left_out(marked, folds(y, same, repeats=repeats), len(y))
+    parts = folds(y, same, groups, repeats=repeats, most=most)
+    checked, found = left_out(marked, parts, len(y))
     model = model or next(iter(found), "model")
     mean = found.get(model, np.zeros((0, len(classes) + 1)))
     return Reliability(
@@ -352,6 +373,8 @@ def classification_reliability(
         mean[:, -1],
         repeats,
         *_copies(same, y),
+        units_of(y, same, groups)[checked],
+        groups is not None,
     )
 
 
@@ -359,8 +382,10 @@ def regression_reliability(
     refit: Refit,
     y: Float[np.ndarray, "n *targets"],
     same: Int[np.ndarray, " n"] | None = None,
+    groups: Int[np.ndarray, " n"] | None = None,
     *,
     model: str | None = None,
+    most: int = FOLDS,
 ) -> NumberReliability:
     """As `classification_reliability`, for targets `y`."""
     y = y.astype(np.float64).reshape(len(y), -1)
@@ -369,8 +394,10 @@ def regression_reliability(
         mean = np.broadcast_to(y[train].mean(axis=0), y[test].shape)
         return {**refit(train, test), MEAN: mean}
 
-    checked, found = left_out(compared, folds(y, same, classes=False), len(y))
-    model, y, several = model or next(iter(found), "model"), y[checked], _copies(same, y)
+    parts = folds(y, same, groups, classes=False, most=most)
+    checked, found = left_out(compared, parts, len(y))
+    several = *_copies(same, y), len(np.unique(units_of(y, same, groups)[checked]))
+    model, y = model or next(iter(found), "model"), y[checked]
     if not len(checked):
         return NumberReliability(y, y, model, dict.fromkeys((model, MEAN), y.sum(axis=0) + np.nan))
     errors = {name: np.sqrt(np.mean((one - y) ** 2, axis=0)) for name, one in found.items()}
@@ -391,6 +418,19 @@ def left_out(
     return checked, {name: one[checked] / times[checked, None] for name, one in sums.items()}
 
 
+def conformal_rank(level: float, n: int, independent: int | None = None) -> int | None:
+    """The rank of the residual, from 1 among `n` in order, that reaches `level` of new targets by
+    conformal prediction [2]; None if they are too few. If some belong together, the `independent`
+    ones count: the rank is the same share of them.
+
+    **Raises** `ValueError` for a level that is no share."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, such as 0.9, got {level:g}")
+    few = independent or n
+    rank = math.ceil(level * (few + 1) - 1e-9)
+    return None if rank > few else math.ceil(rank / few * n - 1e-9)
+
+
 def _copies(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> tuple[Copies, Copies]:
     """The places of equal inputs with one label or target, and of those with several."""
     if same is None:
@@ -408,7 +448,7 @@ def _copies(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> tuple[Copies, 
 def _equal(copies: Copies, conflicts: Copies, names: Sequence[str], what: str) -> list[str]:
     lines = []
     for groups, note in (
-        (copies, "equal examples, which were left out together"),
+        (copies, "equal or nearly equal examples, which were left out together"),
         (conflicts, f"equal examples with different {what}"),
     ):
         if groups:

@@ -25,7 +25,6 @@ examples, was less accurate than the learner by 0.2 to 0.9 points on 14 developm
     Statistics 2021).
 """
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -47,9 +46,11 @@ from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import write_learner
-from arml.predict.folds import equal_inputs, folds
-from arml.predict.inputs import checked_labels
+from arml.predict.folds import equal_inputs, folds, units_of
+from arml.predict.inputs import checked_groups, checked_labels
+from arml.predict.models import fitted
 from arml.predict.predictor import adapting
+from arml.predict.reliability import conformal_rank
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
     LARGEST,
@@ -73,9 +74,13 @@ MOST = 1_000
 ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
+MANY = 5
+"""Values of a column that may say which rows belong together."""
+LEFT, TOGETHER = "left out", "says which rows belong together"
+"""Why columns are not used that the user named."""
 CHUNK = 256
 """Queries predicted at once; fewer are filled up, so that one program serves all."""
-LEARNER, BOOSTING = "the learner", "gradient boosting"
+LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
 
 Outputs = Float[np.ndarray, "n outputs"]
@@ -122,9 +127,10 @@ class TablePredictor(PredictorBase):
         values: Values,
         y: Float[np.ndarray, " n"] | Int[np.ndarray, " n"],
         classes: np.ndarray | None,
+        groups: Int[np.ndarray, " n"] | None = None,
     ) -> None:
         self.portable, self.schema, self.values, self.y = portable, schema, values, y
-        self.classes = classes
+        self.classes, self.groups = classes, groups
         self.model = LEARNER if len(y) <= MOST else BOOSTING
 
     @property
@@ -142,7 +148,29 @@ class TablePredictor(PredictorBase):
                 f"{len(self.y):,} rows are more than the {MOST:,} that the learner takes: "
                 "scikit-learn's gradient boosting predicts"
             )
-        return lines
+        return [*lines, *self.hints]
+
+    @property
+    def hints(self) -> list[str]:
+        """Columns that may say which rows belong together: whole numbers and categories of which
+        nearly every value is in several rows, all with one label."""
+        found, n = [], len(self.y)
+        answers = np.unique(self.y, return_inverse=True)[1]
+        least = max(MANY, 2 * len(self.classes if self.classes is not None else ()))
+        for column, cells in zip(self.schema.columns, self.values.T, strict=True):
+            there = ~np.isnan(cells)
+            if self.groups is not None or np.any(cells[there] % 1):
+                continue
+            _, value, counts = np.unique(cells[there], return_inverse=True, return_counts=True)
+            pairs = np.unique(np.stack([value, answers[there]]), axis=1)
+            kinds, several = np.bincount(pairs[0]), counts > 1
+            if several.sum() >= least and counts[several].sum() > 0.8 * n and kinds.max() == 1:
+                found.append(
+                    f"each value of {column.name!r} is in several rows, all with one answer: if "
+                    "these rows belong together, such as those of one person, the check is too "
+                    f"optimistic without --group {column.name!r} (groups={column.name!r})"
+                )
+        return found
 
     # Fitting.
 
@@ -231,17 +259,16 @@ class TablePredictor(PredictorBase):
         """
         if self.classes is not None:
             raise ValueError("classes have no interval: use predict_proba")
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, such as 0.9, got {level:g}")
         centre, scale = self._fitted(self.read(x).values).T
-        half = widening(self._distances, level) * scale
+        independent = len(np.unique(units_of(self.y, self._same, self.groups)))
+        half = widening(self._distances, level, independent) * scale
         return centre - half, centre + half
 
     @cached_property
     def _distances(self) -> Float[np.ndarray, " n"]:
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
-        for train, test in folds(self.y, self._same, classes=False):
+        for train, test in folds(self.y, self._same, self.groups, classes=False):
             centre, scale = self._fit(train)(self.values[test]).T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
@@ -263,7 +290,7 @@ class TablePredictor(PredictorBase):
         """How much each used column matters: by how much the mean log-probability of an example's
         label (or log-density of its number) falls, when the other examples predict it without that
         column."""
-        parts = [*folds(self.y, self._same, classes=self.classes is not None)]
+        parts = [*folds(self.y, self._same, self.groups, classes=self.classes is not None)]
 
         def likely(hidden: int | None) -> float:
             found = [
@@ -297,7 +324,9 @@ class TablePredictor(PredictorBase):
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": True, "target": self.target}
         task |= {"reader": msgspec.to_builtins(self.schema)}
-        write_learner(self.portable, folder, support={"x": self.values, "y": self.y}, task=task)
+        support = {"x": self.values, "y": self.y}
+        support |= {} if self.groups is None else {"groups": self.groups}
+        write_learner(self.portable, folder, support=support, task=task)
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
@@ -313,17 +342,20 @@ def restored(
 ) -> TablePredictor:
     """A predictor from the arrays and the facts that `TablePredictor.save` wrote."""
     read = msgspec.convert(schema, Schema)
-    predictor = TablePredictor(portable, read, arrays["x"], arrays["y"], classes)
+    given = arrays["x"], arrays["y"], classes, arrays.get("groups")
+    predictor = TablePredictor(portable, read, *given)
     predictor.target = target
     return predictor
 
 
-def widening(distances: Float[np.ndarray, " n"], level: float) -> float:
+def widening(
+    distances: Float[np.ndarray, " n"], level: float, independent: int | None = None
+) -> float:
     """By how many scales an interval reaches to each side, so that it holds about `level` of the
-    targets: the rank of split conformal prediction among the examples' own `distances`. Where these
-    are too few, the larger of the largest distance and the quantile of the distribution."""
-    rank = math.ceil(level * (len(distances) + 1) - 1e-9)
-    if rank <= len(distances):
+    targets: see `conformal_rank`. Where the examples' own `distances` are too few, the larger of
+    the largest distance and the quantile of the distribution. **Raises** as `conformal_rank`."""
+    rank = conformal_rank(level, len(distances), independent)
+    if rank is not None:
         return float(np.sort(distances)[rank - 1])
     # Here, because SciPy takes a third of a second to load.
     from scipy.special import stdtrit
@@ -341,6 +373,7 @@ def learned(
     without: Sequence[str] = (),
     keep: Sequence[str] = (),
     dates: Dates | None = None,
+    groups: Any = None,
 ) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
 
@@ -349,11 +382,14 @@ def learned(
     - `where`, `lines`: what errors call the table, and its rows.
     - `without`: columns that are not used.
     - `keep`, `dates`: see `schema_of`.
+    - `groups`: a value for each row, or the name of a column with such values, which is not used
+      otherwise. Rows with the same value are left out together wherever rows are.
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
     table, without, keep = as_table(x), [*map(normal, without)], [*map(normal, keep)]
-    for names, what in (without, "leave out"), (keep, "keep"):
+    group = [normal(groups)] if isinstance(groups, str) else []
+    for names, what in (without, "leave out"), (keep, "keep"), (group, "group by"):
         for name in names:
             if name not in table:
                 raise ValueError(
@@ -367,19 +403,26 @@ def learned(
         places = targets_of(y, n)
     else:
         classes, places = checked_labels(y, n)
-    used = {name: cells for name, cells in table.items() if name not in without}
+    if group:
+        groups = [None if missing(cell) else text_of(cell) for cell in table[group[0]]]
+    together = checked_groups(groups, n)
+    used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
-    schema = replace(schema, left_out={**dict.fromkeys(without, "left out"), **schema.left_out})
-    return TablePredictor(portable, schema, schema.read(table, where, lines), places, classes)
+    asked = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
+    schema = replace(schema, left_out={**asked, **schema.left_out})
+    values = schema.read(table, where, lines)
+    return TablePredictor(portable, schema, values, places, classes, together)
 
 
 def adapted(portable: Portable, x: Any, y: Any, **options: Any) -> TablePredictor:
     """As `learned`, with a warning for each column that is not used because its cells say nothing
-    about new rows."""
+    about new rows, and for each that may say which rows belong together."""
     predictor = learned(portable, x, y, **options)
     for name in predictor.keys:
-        reason = predictor.schema.left_out[name]
-        warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=3)
+        if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
+            warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=3)
+    for hint in predictor.hints:
+        warnings.warn(hint, stacklevel=3)
     return predictor
 
 
@@ -476,43 +519,47 @@ def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
 def _by_scikit(
     model: str, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
 ) -> Callable[[np.ndarray], Outputs]:
-    """Gradient boosting, or a linear model of standardised columns in which a gap is at the mean.
-    The scale of a number is that of all targets."""
-    from sklearn.dummy import DummyClassifier
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.pipeline import make_pipeline
+    """A model of scikit-learn, or `arml.predict.models`' logistic regression, on columns in which a
+    gap is at the mean. The scale of a number is that of all targets."""
+    from sklearn import ensemble
+    from sklearn.linear_model import Ridge
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    fitted: Any
-    if classes is not None and len(np.unique(y)) == 1:
-        fitted = DummyClassifier()  # the others need two classes
-    elif model == BOOSTING:
-        numbers = classes is None
-        boosting = HistGradientBoostingRegressor if numbers else HistGradientBoostingClassifier
-        fitted = boosting(random_state=0)
-    else:
-        linear = Ridge() if classes is None else LogisticRegression()
-        fitted = make_pipeline(StandardScaler(), linear)
+    gaps = np.nan if model == BOOSTING else 0.0
+    kinds, labels = (None, y) if classes is None else np.unique(y.astype(int), return_inverse=True)
+    scale = StandardScaler().fit(np.where(x[..., 1] > 0, x[..., 0], 0.0).astype(np.float64))
 
     def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
-        return np.where(x[..., 1] > 0, x[..., 0], np.nan) if model == BOOSTING else x[..., 0]
+        rows = np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
+        return scale.transform(rows) if model in LINEAR.values() else rows
 
     # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
     with threadpool_limits(1), one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted.fit(columns(x).astype(np.float64), y)
+        rows = columns(x)
+        if kinds is not None and len(kinds) == 1:
+            function = lambda x: np.zeros((len(x), 1))  # noqa: E731
+        elif model == LINEAR["classification"]:
+            function = fitted("logistic", rows, labels)
+        else:
+            name = {FOREST: "RandomForest", BOOSTING: "HistGradientBoosting"}.get(model)
+            kind = "Regressor" if kinds is None else "Classifier"
+            made: Any = Ridge() if name is None else getattr(ensemble, name + kind)(random_state=0)
+            made.fit(rows, labels)
+            function = (
+                made.predict
+                if kinds is None
+                else lambda x: np.log(np.maximum(made.predict_proba(x), 1e-12))
+            )
 
     def predict(new: np.ndarray) -> Outputs:
-        rows = columns(new).astype(np.float64)
         with threadpool_limits(1), one_blas_thread():
-            if classes is None:
-                centre = fitted.predict(rows)
-                return np.stack([centre, np.ones(len(centre))], axis=1)
-            odds = np.full((len(rows), len(classes)), -50.0)
-            chances = np.maximum(fitted.predict_proba(rows), 1e-12)
-            odds[:, fitted.classes_.astype(int)] = np.log(chances)
-            return odds
+            found = function(columns(new))
+        if classes is None:
+            return np.stack([found, np.ones(len(found))], axis=1)
+        odds = np.full((len(new), len(classes)), -50.0)
+        odds[:, kinds] = found
+        return odds
 
     return predict
