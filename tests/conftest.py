@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+import programs
+
 # Before JAX starts, and for the processes that tests start: nearly all of their time goes into the
 # compiler, and XLA's fusion emitters for the CPU take three times as long to compile as what they
 # replace. To compile the parts of a program side by side costs a tenth more, where all cores are
@@ -16,6 +18,10 @@ os.environ["XLA_FLAGS"] = (
     " --xla_force_host_platform_device_count=4"
 )
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# Compiled programs are kept for the next run on this kind of processor.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(programs.folder()))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 
 import jax
 import pytest
