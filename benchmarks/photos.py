@@ -2,14 +2,18 @@
 learner `starter`, logistic regression on pixels and on edges (HOG) and a fine-tuned Conv-4, and how
 well novelty tells pictures of no class.
 
-    python benchmarks/photos.py accuracy clothing.zip foods.zip stamps.zip --shots 1 5 --draws 50
-    python benchmarks/photos.py novelty clothing.zip foods.zip stamps.zip
+    python benchmarks/photos.py accuracy clothing.zip foods.zip stamps.zip --shots 1 5 --draws 20
+    python benchmarks/photos.py heads clothing.zip foods.zip stamps.zip --shots 0 1 5 --draws 40
+    python benchmarks/photos.py novelty clothing.zip foods.zip stamps.zip --draws 40
+    python benchmarks/photos.py estimates clothing.zip foods.zip stamps.zip --shots 1 2 5 --draws 40
 
 Each draw is a 5-way task; all sides see the same pictures. A row is the mean over draws with its
-95% interval, and the gain of `photos` over it, paired by draw. `novelty` is the AUROC of pictures
-from the other zips, and of other classes of the same zip. The results are in `results/photos.json`,
-with those of earlier measurements: other classifiers of the same vectors (`heads`), constants
-chosen on other sets, and speed.
+95% interval, and the gain of `photos` over it, paired by draw. `heads` compares classifiers of the
+same vectors; 0 shots are 1 to 12 examples of a class. `novelty` is the AUROC of pictures from the
+other zips, and of other classes of the same zip, of several measures. `estimates` are how far the
+accuracy that `reliability` states, and the probabilities, are from the accuracy on new pictures; at
+one shot the temperature is the one that suits the other zips. The results are in
+`results/photos.json`, with those of an earlier measurement of speed.
 """
 
 import argparse
@@ -32,11 +36,13 @@ import arml
 from arml.datasets.decode import decode
 from arml.datasets.folders import open_source
 from arml.nn.edges import histograms
-from arml.predict.photos import PhotoLearner
+from arml.predict.base import softmax
+from arml.predict.head import TEMPERATURES, unit_roots
+from arml.predict.photos import PhotoLearner, PhotoPredictor
 from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "photos.json"
-WAYS, QUERIES, MOST = 5, 10, 40
+WAYS, QUERIES, MOST, UNEVEN = 5, 10, 40, 12
 
 
 class Family(NamedTuple):
@@ -82,9 +88,10 @@ def draws(family: Family, shots: int, n: int, seed: int = 0) -> Iterator[Draw]:
         parts: list[list[int]] = [[], [], [], []]
         for label, k in enumerate(rng.choice(enough, WAYS, replace=False)):
             places = rng.permutation(np.flatnonzero(family.labels == k))
-            query = places[shots : shots + QUERIES]
+            own = shots or int(rng.integers(1, min(UNEVEN, len(places) - 3) + 1))
+            query = places[own : own + QUERIES]
             for part, more in zip(
-                parts, (places[:shots], [label] * shots, query, [label] * len(query)), strict=True
+                parts, (places[:own], [label] * own, query, [label] * len(query)), strict=True
             ):
                 part.extend(more)
         yield Draw(*map(np.array, parts))
@@ -190,8 +197,27 @@ def compared(family: Family, sides: dict[str, Side], shots: int, n: int) -> dict
     return rows
 
 
+def measures(predictor: PhotoPredictor, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Measures of how far vectors are from all classes."""
+    head, z, known = predictor.head, unit_roots(x), unit_roots(predictor.x)
+    means = np.stack([known[predictor.y == k].mean(axis=0) for k in range(WAYS)])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    logits = head.logits(x)
+    u = z - head.middle
+    shrunk = u @ head.factor.T
+    own = np.sum(u * u, axis=1) - np.sum(shrunk * shrunk, axis=1)
+    away = own[:, None] - 2 * (u @ head.weights) * head.lengths + head.lengths**2
+    return {
+        "novelty": predictor.novelty(x),
+        "one minus the cosine": 1 - (z @ means.T).max(axis=1),
+        "energy": -np.log(np.exp(logits).sum(axis=1)),
+        "distance in the metric": away.min(axis=1),
+        "one minus the top probability": 1 - predictor.predict_proba(x).max(axis=1),
+    }
+
+
 def strange(families: list[Family], learner: PhotoLearner, shots: int, n: int) -> dict[str, Any]:
-    """The AUROC of novelty, and of one minus the largest probability."""
+    """The AUROC of each measure."""
     rows = {}
     rng = np.random.default_rng(0)
     for family in families:
@@ -204,25 +230,51 @@ def strange(families: list[Family], learner: PhotoLearner, shots: int, n: int) -
             for kind, pool in (("other sets", others), ("other classes", family.vectors[~of_task])):
                 new = pool[rng.choice(len(pool), min(len(known), len(pool)), replace=False)]
                 truth = np.repeat([0, 1], [len(known), len(new)])
-                pictures = np.concatenate([known, new])
-                unsure = 1 - predictor.predict_proba(pictures).max(axis=1)
-                novelty = predictor.novelty(pictures)
-                for name, score in (
-                    ("novelty", novelty),
-                    ("one minus the top probability", unsure),
-                ):
+                for name, score in measures(predictor, np.concatenate([known, new])).items():
                     auroc = float(roc_auc_score(truth, score))
                     found.setdefault(f"{kind}, {name}", []).append(auroc)
-                flagged = np.mean(predictor.novelty(known) > 1)
-                found.setdefault("known pictures above 1", []).append(float(flagged))
+            flagged = np.mean(predictor.novelty(known) > 1)
+            found.setdefault("known pictures above 1", []).append(float(flagged))
         rows[family.name] = {key: interval(values) for key, values in found.items()}
     return rows
+
+
+def estimated(families: list[Family], learner: PhotoLearner, shots: int, n: int) -> dict[str, Any]:
+    """How far the estimate and the top probabilities are above the accuracy, in each family."""
+    tasks = {}
+    for family in families:
+        for draw in draws(family, shots, n):
+            predictor = learner.adapt(family.vectors[draw.support], draw.y)
+            cosines = predictor.head.logits(family.vectors[draw.query]) * predictor.head.temperature
+            tasks.setdefault(family.name, []).append((predictor, cosines, draw.wanted))
+    rows = {}
+    for name, own in tasks.items():
+        found: dict[str, list[float]] = {"accuracy": [], "top probability above": []}
+        if shots == 1:
+            others = [task for other, every in tasks.items() if other != name for task in every]
+            common = min(TEMPERATURES, key=lambda t: sum(loss(c / t, y) for _, c, y in others))
+        for predictor, cosines, wanted in own:
+            chances = softmax(cosines / (common if shots == 1 else predictor.head.temperature))
+            right = float(np.mean(chances.argmax(axis=1) == wanted))
+            found["accuracy"].append(right)
+            found["top probability above"].append(float(chances.max(axis=1).mean()) - right)
+            if shots > 1:
+                gap = predictor.reliability().accuracy - right
+                found.setdefault("estimate above", []).append(gap)
+        rows[name] = {key: interval(values) for key, values in found.items()}
+        rows[name] |= {"temperature": round(float(common), 3)} if shots == 1 else {}
+    return rows
+
+
+def loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The mean cross-entropy."""
+    return float(-np.log(softmax(logits)[np.arange(len(labels)), labels]).mean())
 
 
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("accuracy", "novelty"))
+    parser.add_argument("what", choices=("accuracy", "heads", "novelty", "estimates"))
     parser.add_argument("data", nargs="+", type=Path, help="zips with a folder for each class")
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--draws", type=int, default=50)
@@ -232,23 +284,37 @@ def main() -> None:
     done = json.loads(RESULTS.read_text())["results"]
     families = [load(path, learner) for path in given.data]
     starter, regression = arml.load("starter"), LogisticRegression(max_iter=1000)
+    balanced = LogisticRegression(max_iter=1000, class_weight="balanced")
+    photos = {"photos": of(lambda family: family.vectors, learner.adapt)}
     sides = {
-        "photos": of(lambda family: family.vectors, learner.adapt),
-        "starter": of(
-            lambda family: small_of(family, 32),
-            lambda x, y: starter.adapt(x, y).using("ensemble"),
-        ),
-        "pixels": of(pixels, regression.fit),
-        "hog": of(hog, regression.fit),
-        "conv4": of_conv4(),
+        "accuracy": photos
+        | {
+            "starter": of(
+                lambda family: small_of(family, 32),
+                lambda x, y: starter.adapt(x, y).using("ensemble"),
+            ),
+            "pixels": of(pixels, regression.fit),
+            "hog": of(hog, regression.fit),
+            "conv4": of_conv4(),
+        },
+        "heads": photos
+        | {
+            "logistic regression": of(
+                lambda family: unit_roots(family.vectors) * 10, regression.fit
+            ),
+            "the same, balanced": of(lambda family: unit_roots(family.vectors) * 10, balanced.fit),
+        },
     }
     for shots in given.shots:
-        rows = done.setdefault(f"{given.what}, {shots}-shot, {given.draws} draws", {})
-        if given.what == "novelty":
-            rows |= strange(families, learner, shots, given.draws)
+        size = f"{shots}-shot" if shots else "uneven"
+        rows = done.setdefault(f"{given.what}, {size}, {given.draws} draws", {})
+        if given.what in sides:
+            for one in families:
+                rows[one.name] = compared(one, sides[given.what], shots, given.draws)
         else:
-            rows |= {one.name: compared(one, sides, shots, given.draws) for one in families}
-        print(f"{shots}-shot", json.dumps(rows, indent=1), flush=True)
+            measure = strange if given.what == "novelty" else estimated
+            rows |= measure(families, learner, shots, given.draws)
+        print(size, json.dumps(rows, indent=1), flush=True)
         write("photos", done, before)
 
 

@@ -17,7 +17,7 @@ from arml.app.pictures import Limits
 from arml.app.server import served
 from arml.cli import main
 from arml.datasets.decode import cropped
-from arml.predict.photos import fit_head
+from arml.predict.head import fit_head
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install onnxruntime")
 SIZE, WIDTH = 32, 4
@@ -126,9 +126,10 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     # The exported file has the model inside: it reads pictures of any size.
     assert main(["export", "kept", "--onnx", "whole.onnx", "--model", "eye.onnx"]) == 0
     whole = onnxruntime.InferenceSession("whole.onnx")
-    (got,) = whole.run(None, {"pictures": np.stack(read)})
+    got, novelty = whole.run(["probabilities", "novelty"], {"pictures": np.stack(read)})
     np.testing.assert_allclose(got, predictor.predict_proba(read), atol=5e-3)
-    (got,) = whole.run(None, {"pictures": small[:5]})
+    np.testing.assert_allclose(novelty, predictor.novelty(read), atol=0.02)
+    got, _ = whole.run(None, {"pictures": small[:5]})
     np.testing.assert_allclose(got, predictor.predict_proba(small[:5]), atol=1e-4)
     assert json.loads(whole.get_modelmeta().custom_metadata_map["classes"]) == ["a", "b", "c"]
 

@@ -105,7 +105,7 @@ def test_pictures_of_any_size_are_answered_as_from_their_files(starter, tmp_path
 def test_pictures_are_resized_as_the_decoder_does(height, width, crop, tmp_path):
     graph = Graph()
     value = graph.add_input("pictures", np.uint8, (QUERIES, HEIGHT, WIDTH, 3))
-    graph.add_output(convert(graph, lambda x: resized(x, 32, crop), value), "resized")
+    graph.add_output(convert(graph, lambda x: resized(x, 32, crop), value)[0], "resized")
     graph.save(tmp_path / "resize.onnx")
     picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     (got,) = answers(tmp_path / "resize.onnx", pictures=picture[None])

@@ -5,7 +5,10 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,16 +16,9 @@ from PIL import Image
 from arml.cli import main
 from arml.datasets.features import PHOTOS
 from arml.predict import estimators, photos
-from arml.predict.photos import (
-    NU,
-    SHRINKAGE,
-    TEMPERATURE,
-    PhotoLearner,
-    fit_head,
-    load_photo_predictor,
-    starter_if_better,
-    unit_roots,
-)
+from arml.predict.folds import equal_inputs
+from arml.predict.head import NU, SHRINKAGE, TEMPERATURE, fit, fit_head, traced_factor, unit_roots
+from arml.predict.photos import PhotoLearner, load_photo_predictor, starter_if_better
 from arml.results.files import RunError
 
 
@@ -76,6 +72,32 @@ def test_head_is_a_cosine_in_the_regularised_metric(rng):
     length = np.sqrt(np.einsum("kd,de,ke->k", means, metric, means))
     wanted = u @ metric @ means.T / length / np.linalg.norm(u, axis=1, keepdims=True)
     np.testing.assert_allclose(head.logits(x) * head.temperature, wanted, atol=2e-5)
+    away = u[:, None] - means
+    nearest = np.einsum("nkd,de,nke->nk", away, metric, away).min(axis=1)
+    novelty = nearest * (1 - wanted.max(axis=1)) / head.bound
+    np.testing.assert_allclose(head.answers(x)[1], novelty, rtol=1e-3, atol=1e-6)
+    # The same by products of matrices, as a page learns.
+    again = jax.jit(partial(fit, factor=traced_factor, xp=jnp))(x, np.eye(3)[y], np.ones(len(y)))
+    again = again._replace(temperature=head.temperature, bound=head.bound)
+    for a, b in zip(again.answers(x, jnp), head.answers(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
+
+
+def test_copies_and_the_order_of_the_examples_change_neither_temperature_nor_bound(rng):
+    x, y = vectors(rng, n=30)
+    y[::7] = (y[::7] + 1) % 3
+    once = fit_head(x, y, 3, same=equal_inputs(x))
+    order = np.repeat(rng.permutation(30), 2)
+    twice = fit_head(x[order], y[order], 3, same=equal_inputs(x[order]))
+    weights = fit_head(x, y, 3, np.full(30, 2.0), equal_inputs(x))
+    assert twice.temperature == weights.temperature
+    np.testing.assert_allclose([twice.bound, once.bound], weights.bound, rtol=0.2)
+    order = rng.permutation(30)
+    moved = fit_head(x[order], y[order], 3, same=equal_inputs(x[order]))
+    np.testing.assert_allclose(moved[-2:], once[-2:], rtol=1e-5)
+    # Copies of one example a class leave nothing to be left out.
+    few = fit_head(x[[0, 0, 1, 1]], np.array([0, 0, 1, 1]), 2, same=np.array([0, 0, 1, 1]))
+    assert few.bound > 0.01
 
 
 def test_one_example_of_each_class_gives_the_cosine_of_centred_vectors(rng):
@@ -83,8 +105,8 @@ def test_one_example_of_each_class_gives_the_cosine_of_centred_vectors(rng):
     head, z = fit_head(x, y, 3), unit_roots(x)
     u = z - z.mean(axis=0)
     unit = u / np.linalg.norm(u, axis=1, keepdims=True)
-    assert head.temperature == TEMPERATURE
-    np.testing.assert_allclose(head.logits(x) * TEMPERATURE, unit @ unit.T, atol=2e-5)
+    assert head.temperature == TEMPERATURE * (1 + 1 / 3)
+    np.testing.assert_allclose(head.logits(x) * head.temperature, unit @ unit.T, atol=2e-5)
 
 
 def test_a_class_with_many_examples_is_not_preferred(rng):
@@ -249,8 +271,9 @@ def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch)
 def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
     x, y = vectors(rng, n=14)
     twice, weight = np.arange(14) < 5, 1.0 + (np.arange(14) < 5)
-    a = fit_head(x, y, 3, False, weight)
-    b = fit_head(np.concatenate([x, x[twice]]), np.concatenate([y, y[twice]]), 3, False)
+    a = fit_head(x, y, 3, weight, left_out=False)
+    b = np.concatenate([x, x[twice]]), np.concatenate([y, y[twice]])
+    b = fit_head(*b, 3, left_out=False)
     np.testing.assert_allclose(a.logits(x), b.logits(x), rtol=1e-4, atol=1e-4)
     x = np.abs(rng.normal(size=(8, 1280))).astype(np.float32)
     labels = ["a", "b", "c", "a", "b", "a", "b", "a"]

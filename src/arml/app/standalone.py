@@ -11,6 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from arml.predict.photos import PhotoPredictor
 from arml.results.files import Json, write_bytes, write_text
 
@@ -71,22 +73,46 @@ def write_page(
 
 
 def _of_photographs(predictor: PhotoPredictor) -> Json:
-    """The network, and the vectors of the examples: the page itself learns from them."""
-    from arml.predict.onnx import write_vectors
+    """The network, the fitted head, a function that answers by it, one that fits it anew, and the
+    vectors of the examples, which the page learns from when a class is taught."""
+    import jax
+    import jax.numpy as jnp
 
+    from arml.predict import onnx
+    from arml.predict.head import Head, fit, traced_factor
+
+    n, k, rank, d = onnx.QUERIES, onnx.HEIGHT, onnx.WIDTH, predictor.x.shape[1]
+    shapes = dict(zip(Head._fields, ((d,), (d, k), (k,), (rank, d), (1,), (1,)), strict=True))
+
+    def answer(vectors: jax.Array, *parts: jax.Array) -> tuple[jax.Array, ...]:
+        logits, novelty = Head(*parts).answers(vectors, jnp)
+        return jax.nn.softmax(logits), novelty
+
+    def fitted(vectors: jax.Array, member: jax.Array, weight: jax.Array) -> tuple[jax.Array, ...]:
+        return fit(vectors, member, weight, traced_factor, jnp)[:4]
+
+    examples = {"vectors": (n, d), "member": (n, k), "weight": (n,)}
     with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "model.onnx"
-        write_vectors(file, predictor.learner.extractor)
-        network = _text(file)
-    vectors = predictor.x.astype("<f4").tobytes()
+        network, answers, fits = (Path(place) / name for name in ("network", "answer", "fit"))
+        onnx.write_vectors(network, predictor.learner.extractor)
+        outputs = ("probabilities", "novelty")
+        onnx.write_function(answers, answer, {"vectors": (n, d), **shapes}, outputs)
+        onnx.write_function(fits, fitted, examples, Head._fields[:4])
+        files = {"onnx": _text(network), "answer": _text(answers), "fit": _text(fits)}
+    weight = predictor.sample_weight
     return {
-        "onnx": network,
+        **files,
         "classes": [str(label) for label in predictor.classes],
-        "vectors": base64.b64encode(vectors).decode(),
+        "head": {name: _floats(part) for name, part in predictor.head._asdict().items()},
+        "vectors": _floats(predictor.x),
         "labels": predictor.y.tolist(),
-        "temperature": predictor.head.temperature,
-        "bound": predictor.bound,
+        "weight": np.ones(len(predictor.y)).tolist() if weight is None else weight.tolist(),
     }
+
+
+def _floats(array: object) -> str:
+    """An array as base64 of 32-bit floats."""
+    return base64.b64encode(np.asarray(array, "<f4").tobytes()).decode()
 
 
 def _write_page(folder: Path, runtime: Path, parts: Json) -> None:

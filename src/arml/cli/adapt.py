@@ -292,6 +292,14 @@ def _labels(predictor: Any, batches: Iterable[Any], none: bool) -> Columns:
     if none:
         labels[np.concatenate(outside)] = NONE
     columns: Columns = [("label", labels), ("probability", [f"{p:.4f}" for p in top])]
+    if np.bincount(predictor.y).max() == 1:
+        tell("one example a class: the probabilities are not checked")
     if novelties:
-        columns.append(("novelty", [f"{value:.2f}" for value in np.concatenate(novelties)]))
+        novelty = np.concatenate(novelties)
+        columns.append(("novelty", [f"{value:.2f}" for value in novelty]))
+        if above := int(np.sum(novelty > 1)):
+            tell(
+                f"{above} of {len(novelty)} queries have a novelty above 1: they may belong to "
+                "none of the classes; about 5% of the pictures of your classes have one, too"
+            )
     return columns

@@ -13,7 +13,7 @@ small shape as long as only operators read it that broadcast on their own.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
@@ -313,15 +313,15 @@ LOOPS = {"scan", "while", "cond"}
 # The conversion of a traced function.
 
 
-def convert(graph: Graph, function: Callable[..., Array], *inputs: Value) -> Value:
-    """Add the operations of `function` on the inputs to the graph; returns its one result, whole.
+def convert(graph: Graph, function: Callable[..., Any], *inputs: Value) -> list[Value]:
+    """Add the operations of `function` on the inputs to the graph; returns its results, whole.
 
     **Raises** `ValueError` if it uses a primitive that has no operator here.
     """
     like = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs]
     traced = jax.make_jaxpr(function)(*like)
-    (result,) = _run(graph, traced.jaxpr, [constant(c) for c in traced.consts], inputs)
-    return replace(result, name=graph.whole(result), stored=result.shape, array=None)
+    results = _run(graph, traced.jaxpr, [constant(c) for c in traced.consts], inputs)
+    return [replace(one, name=graph.whole(one), stored=one.shape, array=None) for one in results]
 
 
 def _run(
@@ -462,11 +462,11 @@ def _vectors(graph: Graph, pictures: Value, extractor: Extractor) -> Value:
         length = jnp.sqrt(jnp.sum(y * y, axis=1, keepdims=True) / y.shape[1])
         return y / jnp.maximum(length, 1e-12)
 
-    model, x = _copied(graph.onnx, extractor), convert(graph, prepared, pictures)
+    model, (x,) = _copied(graph.onnx, extractor), convert(graph, prepared, pictures)
     others = {PREFIX + name: array for name, array in extractor.texts.items()}
     y = graph.inline(model, x, PREFIX + extractor.input, PREFIX + extractor.output, others)
     shape = (QUERIES, *extractor.shape[1:])
-    return convert(graph, vectors, Value(shape, extractor.type, shape, name=y))
+    return convert(graph, vectors, Value(shape, extractor.type, shape, name=y))[0]
 
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
@@ -496,7 +496,7 @@ def _copied(onnx: Any, extractor: Extractor) -> Any:
 
 def write_predictor(
     path: Path,
-    function: Callable[[Array], Array],
+    function: Callable[[Array], Any],
     problem: Problem,
     classes: np.ndarray | None,
     extractor: Extractor | None = None,
@@ -506,7 +506,7 @@ def write_predictor(
     **Arguments**
 
     - `function`: from inputs `[QUERIES, *features]` to the log-odds of the `classes`, or to targets
-      `[QUERIES, targets]`.
+      `[QUERIES, targets]`; of photographs the novelty `[QUERIES]`, too.
     - `extractor`: the frozen model that makes the inputs of pictures.
 
     **Raises** `ValueError` for an operation that ONNX does not have here, or without the package
@@ -517,15 +517,31 @@ def write_predictor(
     if extractor is not None:
         x = _vectors(graph, _pictures(graph), extractor)
     elif problem.inputs == "pictures":
-        x = convert(graph, lambda x: resized(x, features[0]) / 255, _pictures(graph))
+        (x,) = convert(graph, lambda x: resized(x, features[0]) / 255, _pictures(graph))
     else:
         x = graph.add_input("inputs", np.float32, (QUERIES, *features))
-    if classes is None:
-        graph.add_output(convert(graph, function, x), "predictions")
-    else:
+    if classes is not None:
         graph.metadata["classes"] = json.dumps(classes.tolist())
-        chances = convert(graph, lambda x: jax.nn.softmax(function(x)), x)
-        graph.add_output(chances, "probabilities")
+    names = ("predictions",) if classes is None else ("probabilities", "novelty")
+
+    def answers(x: Array) -> list[Array]:
+        found = function(x)
+        first, *more = found if isinstance(found, tuple) else (found,)
+        return [first if classes is None else jax.nn.softmax(first), *more]
+
+    for value, name in zip(convert(graph, answers, x), names, strict=False):
+        graph.add_output(value, name)
+    graph.save(path)
+
+
+def write_function(
+    path: Path, function: Callable[..., Any], inputs: Mapping[str, Shape], outputs: Sequence[str]
+) -> None:
+    """Write a function of floats of these shapes. **Raises** as `write_predictor`."""
+    graph = Graph()
+    values = [graph.add_input(name, np.float32, shape) for name, shape in inputs.items()]
+    for value, name in zip(convert(graph, function, *values), outputs, strict=True):
+        graph.add_output(value, name)
     graph.save(path)
 
 

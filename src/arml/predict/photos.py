@@ -4,28 +4,8 @@
     predictor = learner.adapt(["a.jpg", "b.jpg", "c.jpg"], ["oak", "oak", "elm"])
     predictor.predict(["new.jpg"])
 
-The network is frozen, so nothing is trained: a picture becomes a vector once, and the head below is
-a formula of the examples' vectors. With v the features of a picture,
-
-    z       = sign(v) sqrt|v|, scaled to length 1                                            [1]
-    u       = z - the mean z of the examples
-    S       = the examples' scatter around the means m_k of their classes / (n - classes + NU)
-    w_k     = (I + S / SHRINKAGE)^-1 m_k,  divided by sqrt(m_k . (I + S / SHRINKAGE)^-1 m_k)
-    p(k|u)  = softmax of  u . w_k / (|u| T)
-
-That is the cosine to the class means, in the metric of a regularised Mahalanobis distance [2, 3].
-With one example of each class S is 0, and it is the cosine of centred vectors. Unlike logistic
-regression and distances, it does not prefer classes that have more examples.
-
-The temperature T maximises the likelihood of examples that were left out, with a prior around
-`TEMPERATURE` that counts as much as a few examples.
-
-A sample weight counts an example as often as it says in all of these sums.
-
-[1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
-    CVPR 2012: the square root of features.
-[2] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020.
-[3] Friedman, Regularized Discriminant Analysis, JASA 1989.
+The network is frozen, so nothing is trained: a picture becomes a vector once, and the classifier is
+a formula of the examples' vectors: see `arml.predict.head`.
 """
 
 import hashlib
@@ -47,6 +27,7 @@ from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
+from arml.predict.head import Head, Weights, fit_head, unit_roots
 from arml.predict.inputs import (
     checked_array,
     checked_labels,
@@ -59,7 +40,6 @@ from arml.results.files import (
     RunError,
     atomically,
     checksum,
-    one_blas_thread,
     read_arrays,
     write_arrays,
 )
@@ -67,16 +47,6 @@ from arml.results.files import (
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
-SHRINKAGE = 0.005
-"""The variance of the metric in every direction, beside that of the examples."""
-NU = 4
-"""Degrees of freedom that the metric's prior counts as much as."""
-TEMPERATURE = 0.11
-"""The temperature without examples that can be left out."""
-PRECISION = 5.0
-"""That of the prior of log T."""
-TEMPERATURES = np.geomspace(0.02, 0.6, 52)
-FOLDS = 10
 SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 SAMPLED = 15
@@ -86,93 +56,6 @@ GREY = 8
 
 Progress = Callable[[int, int], object]
 """Called with how many of how many pictures have been embedded."""
-Weights = Float[np.ndarray, " n"] | None
-
-
-class Head(NamedTuple):
-    """The classifier of the module's docstring."""
-
-    middle: Float[np.ndarray, " d"]
-    """The mean of the examples' `unit_roots`."""
-    weights: Float[np.ndarray, "d classes"]
-    temperature: float
-
-    def logits(self, vectors: Any, xp: Any = np) -> Any:
-        """The log-odds `[n, classes]` of vectors `[n, d]`; with `jax.numpy` as `xp` it can be
-        traced."""
-        u = unit_roots(vectors, xp) - xp.asarray(self.middle, np.float32)
-        length = xp.maximum(xp.sqrt(xp.sum(u * u, axis=1, keepdims=True)), np.float32(1e-9))
-        return u @ xp.asarray(self.weights / self.temperature, np.float32) / length
-
-
-def unit_roots(vectors: Any, xp: Any = np) -> Any:
-    """Square roots of features with their signs, scaled to length 1."""
-    roots = xp.sign(vectors) * xp.sqrt(xp.abs(vectors))
-    length = xp.sqrt(xp.sum(roots * roots, axis=1, keepdims=True))
-    return roots / xp.maximum(length, np.float32(1e-9))
-
-
-def fit_head(
-    x: Float[np.ndarray, "n d"],
-    y: Int[np.ndarray, " n"],
-    ways: int,
-    folds: bool = True,
-    sample_weight: Weights = None,
-) -> Head:
-    """The head of labelled vectors; without `folds` its temperature is that of the prior."""
-    weight = np.ones(len(y)) if sample_weight is None else sample_weight
-    with one_blas_thread():
-        head = _fitted(x, y, ways, weight)
-        if not folds or not (parts := _folds(x, y)):
-            return head._replace(temperature=TEMPERATURE)
-        cosines = [_fitted(x[a], y[a], ways, weight[a]).logits(x[b]) for a, b in parts]
-        tests = np.concatenate([test for _, test in parts])
-        temperature = _temperature(np.concatenate(cosines), y[tests], weight[tests])
-    return head._replace(temperature=temperature)
-
-
-def _means(z: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> np.ndarray:
-    """The mean of each class, which has one example or more."""
-    return np.stack([np.average(z[y == k], axis=0, weights=weight[y == k]) for k in range(ways)])
-
-
-def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head:
-    """The head with a temperature of 1, whose log-odds are cosines."""
-    z = unit_roots(np.asarray(x, np.float32))
-    middle = np.average(z, axis=0, weights=weight)
-    means = _means(z, y, ways, weight) - middle
-    unit = np.sqrt(weight / (max(weight.sum() - ways, 0) + NU))
-    rows = (z - middle - means[y]) * unit[:, None]
-    # (I + R'R / s)^-1 = I - R' (s I + R R')^-1 R: a system of as many equations as examples.
-    inverse = np.linalg.solve(SHRINKAGE * np.eye(len(rows)) + rows @ rows.T, rows)
-    mapped = means - (means @ rows.T) @ inverse
-    squared = np.sum(mapped * means, axis=1, keepdims=True)
-    return Head(middle, (mapped / np.sqrt(np.maximum(squared, 1e-12))).T, 1.0)
-
-
-def _folds(
-    x: Float[np.ndarray, "n d"], y: Int[np.ndarray, " n"]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The places to learn from and to predict, for each of at most `FOLDS` folds with equal shares
-    of each class. They do not depend on the order of the examples. A class with one example is
-    always learned from. (scikit-learn's folds would load for a second.)"""
-    counts, fold = np.bincount(y), np.zeros(len(y), int)
-    order = np.lexsort(np.asarray(x)[:, :3].T)
-    for k in range(len(counts)):
-        # Of a class with two examples each is alone in a fold.
-        fold[order[y[order] == k]] = np.arange(counts[k]) % FOLDS
-    fold[counts[y] == 1] = -1
-    places = np.arange(len(y))
-    return [(places[fold != f], places[fold == f]) for f in range(fold.max() + 1)]
-
-
-def _temperature(cosines: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
-    logits = cosines[None] / TEMPERATURES[:, None, None]
-    top = logits.max(axis=2, keepdims=True)
-    logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(labels)), labels] @ weight
-    prior = PRECISION / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
-    return float(TEMPERATURES[np.argmax(gain - prior)])
 
 
 class Frozen(NamedTuple):
@@ -332,7 +215,15 @@ class PhotoPredictor(PredictorBase):
     @cached_property
     def head(self) -> Head:
         """The classifier of vectors."""
-        return fit_head(self.x, self.y, len(self.classes), sample_weight=self.sample_weight)
+        return self._fitted(np.arange(len(self.y)))
+
+    def _fitted(self, kept: np.ndarray) -> Head:
+        """The classifier of some of the examples."""
+        more = self.sample_weight, self._same, self.groups
+        parts = [None if part is None else part[kept] for part in more]
+        # One temperature for large folds: it changes no label, and costs ten fits.
+        left_out = len(kept) == len(self.y) or len(kept) <= 200
+        return fit_head(self.x[kept], self.y[kept], len(self.classes), *parts, left_out=left_out)
 
     def read(self, x: Any) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures."""
@@ -342,11 +233,8 @@ class PhotoPredictor(PredictorBase):
         return np.asarray(self.head.logits(inputs))
 
     def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-        # One temperature for small folds: it changes no label, and costs ten fits.
-        weight = None if self.sample_weight is None else self.sample_weight[train]
-        few = len(train) <= 200
-        head = fit_head(self.x[train], self.y[train], len(self.classes), few, weight)
-        return {self.model: softmax(head.logits(self.x[test]).astype(np.float64))}
+        logits = self._fitted(train).logits(self.x[test])
+        return {self.model: softmax(logits.astype(np.float64))}
 
     def outside(self, x: Any, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
         """Whether each picture may belong to none of the classes: its novelty is above 1."""
@@ -357,28 +245,9 @@ class PhotoPredictor(PredictorBase):
         return np.asarray(unit_roots(self.learner.embed(x)))
 
     def novelty(self, x: object) -> Float[np.ndarray, " n"]:
-        """How far each picture is from the nearest class mean: one minus the cosine, as a share of
-        the distance below which 95% of the examples are when they are left out. Pictures above 1
-        may belong to none of the classes."""
-        return self._away(np.arange(len(self.y)), self.learner.embed(x)) / self.bound
-
-    @cached_property
-    def bound(self) -> float:
-        """The distance from the nearest class mean that has a novelty of 1."""
-        parts = [self._away(train, self.x[test]) for train, test in _folds(self.x, self.y)]
-        if parts:
-            return float(np.quantile(np.concatenate(parts), 0.95))
-        # One example of each class: the median distance between classes. About 4% of the pictures
-        # of known classes are farther.
-        z = unit_roots(self.x)
-        return float(np.median(1 - (z @ z.T)[np.triu_indices(len(z), 1)]))
-
-    def _away(self, kept: np.ndarray, vectors: np.ndarray) -> Float[np.ndarray, " n"]:
-        """One minus the cosine to the nearest class mean of some of the examples."""
-        weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
-        means = _means(unit_roots(self.x[kept]), self.y[kept], len(self.classes), weight[kept])
-        means /= np.linalg.norm(means, axis=1, keepdims=True)
-        return np.maximum(1 - (unit_roots(vectors) @ means.T).max(axis=1), 0)
+        """How far each picture is from all classes: see `arml.predict.head`. Above 1 it may belong
+        to none of them, as about 5% of the pictures of known classes do."""
+        return np.asarray(self.head.answers(self.learner.embed(x))[1])
 
     def add(self, x: object, y: object) -> "PhotoPredictor":
         """A predictor that has learned from these pictures, too; they may be of new classes."""
@@ -398,9 +267,8 @@ class PhotoPredictor(PredictorBase):
 
         from arml.predict.onnx import write_predictor
 
-        head, extractor = self.head, self.learner.extractor
-        function = lambda x: head.logits(x, jnp)  # noqa: E731
-        write_predictor(Path(path), function, self.problem, self.classes, extractor)
+        given = self.problem, self.classes, self.learner.extractor
+        write_predictor(Path(path), lambda x: self.head.answers(x, jnp), *given)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the vectors and labels of its examples, not the pictures.

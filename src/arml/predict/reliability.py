@@ -219,6 +219,11 @@ class Reliability(Evaluation):
             lines.append("only one class could be checked, so this says little")
         elif len(present) and share >= self.accuracy and self.balanced <= 1.2 / len(present):
             lines.append(f"no better than always answering {label}: do not trust it")
+        elif len(present) and np.bincount(self.labels).max() == 2:
+            lines.append(
+                "with two examples a class each is predicted from half of the examples: from all "
+                "of them, new ones are likely predicted better"
+            )
         missed = [str(one) for k, one in enumerate(self.classes) if k not in present]
         if len(present) and missed:
             one = "group" if self.grouped else "distinct example"
@@ -238,7 +243,7 @@ class Reliability(Evaluation):
     def __str__(self) -> str:
         if not len(self.labels):
             return (
-                "the predictor cannot be checked, because no class has two "
+                "the predictor and its probabilities cannot be checked, because no class has two "
                 + ("groups" if self.grouped else "examples that differ")
                 + ": give two or more of a class"
             )

@@ -10,8 +10,9 @@
   };
   const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const floats = (text) => new Float32Array(bytes(text).buffer);
   const answers = [];
-  let session;
+  let session, answering, fitting;
 
   try {
     // As data and not as files, so that the page also works where it was opened from a folder.
@@ -19,7 +20,9 @@
     ort.env.wasm.numThreads = 1;
     ort.env.wasm.wasmPaths = { mjs: URL.createObjectURL(code) };
     ort.env.wasm.wasmBinary = bytes(window.ARML_RUNTIME.wasm).buffer;
-    session = await ort.InferenceSession.create(bytes(model.onnx), { executionProviders: ["wasm"] });
+    const open = (text) => ort.InferenceSession.create(bytes(text), { executionProviders: ["wasm"] });
+    session = await open(model.onnx);
+    if (model.head) [answering, fitting] = [await open(model.answer), await open(model.fit)];
   } catch (error) {
     say(`The model cannot be loaded: ${error.message}`, true);
     return;
@@ -29,31 +32,49 @@
   };
   tellClasses();
 
-  // A predictor of photographs: the model makes vectors, and the page learns from those of examples.
-  let head = null;
-  if (model.vectors) {
-    const all = new Float32Array(bytes(model.vectors).buffer), d = all.length / model.labels.length;
+  // A predictor of photographs: one model makes vectors, another answers by the head that Python
+  // fitted; a third fits it anew when a class is taught.
+  let head = null, d = 0;
+  if (model.head) {
+    const part = Object.fromEntries(Object.entries(model.head).map(([name, text]) => [name, floats(text)]));
+    d = part.middle.length;
+    const ways = model.classes.length, rank = part.factor.length / d;
+    const shapes = { middle: [d], weights: [d, ways], lengths: [ways], factor: [rank, d], temperature: [1], bound: [1] };
+    head = Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, new ort.Tensor("float32", part[name], shape)]));
+    const all = floats(model.vectors);
     model.vectors = model.labels.map((_, i) => all.slice(i * d, (i + 1) * d));
-    refit();
     element("teach").hidden = false;
+    tellNames();
   }
-  function refit() {
-    head = armlHead.fit(model.vectors, model.labels, model.classes.length, model.temperature);
+  function tellNames() {
     const options = model.classes.map((name) => Object.assign(document.createElement("option"), { value: name }));
     element("names").replaceChildren(...options);
     tellClasses();
+  }
+  async function refit() {
+    const n = model.labels.length, ways = model.classes.length;
+    const vectors = new Float32Array(n * d), member = new Float32Array(n * ways);
+    model.vectors.forEach((vector, i) => vectors.set(vector, i * d));
+    model.labels.forEach((k, i) => (member[i * ways + k] = 1));
+    const found = await fitting.run({
+      vectors: new ort.Tensor("float32", vectors, [n, d]),
+      member: new ort.Tensor("float32", member, [n, ways]),
+      weight: new ort.Tensor("float32", Float32Array.from(model.weight), [n]),
+    });
+    head = { ...head, ...found };
+    tellNames();
+  }
+  /** The probabilities of the classes for a vector, and its novelty. */
+  async function answer(vector) {
+    const found = await answering.run({ vectors: new ort.Tensor("float32", vector, [1, d]), ...head });
+    return { vector, novelty: found.novelty.data[0], probabilities: [...found.probabilities.data] };
   }
 
   /** The probabilities of bytes `[height, width, 3]`, and the novelty of photographs. */
   async function predict(data, height, width) {
     const pictures = new ort.Tensor("uint8", data, [1, height, width, 3]);
     const found = await session.run({ pictures });
-    if (head) {
-      const vector = found.vectors.data;
-      const novelty = armlHead.distance(head, vector) / model.bound;
-      return { vector, novelty, probabilities: armlHead.probabilities(head, vector) };
-    }
-    return { probabilities: [...found.probabilities.data] };
+    return head ? answer(found.vectors.data) : { probabilities: [...found.probabilities.data] };
   }
   window.armlPredict = predict;
 
@@ -106,24 +127,28 @@
 
   async function add(files) {
     for (const file of files) {
+      const row = document.createElement("div"), text = document.createElement("div");
+      row.className = "answer";
+      row.append(text);
       try {
         const picture = await createImageBitmap(file);
         const answer = await look(picture, picture.width, picture.height);
-        const image = document.createElement("img"), text = document.createElement("div");
+        const image = document.createElement("img");
         image.src = URL.createObjectURL(file);
         image.alt = file.name;
-        const row = document.createElement("div");
-        row.className = "answer";
-        row.append(image, text);
-        const label = bars(text, answer);
-        element("answers").append(row);
-        answers.push({ name: file.name, label, text, ...answer });
-        element("save").disabled = element("clear").disabled = element("found").hidden = false;
-        say("");
+        row.prepend(image);
+        answers.push({ name: file.name, label: bars(text, answer), text, ...answer });
       } catch {
-        say(`${file.name}: expected a picture that this browser can show, got something else`, true);
+        const problem = "expected a picture that this browser can show, got something else";
+        text.textContent = `${file.name}: ${problem}`;
+        text.className = "bad";
+        answers.push({ name: file.name, problem });
       }
+      element("answers").append(row);
+      element("save").disabled = element("clear").disabled = element("found").hidden = false;
     }
+    const bad = answers.filter((one) => one.problem).length;
+    say(bad ? `${bad} of ${answers.length} pictures cannot be read: see below.` : "", bad > 0);
   }
 
   element("files").addEventListener("change", (event) => {
@@ -149,8 +174,12 @@
   });
   element("save").addEventListener("click", () => {
     const cell = (value) => (/[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
-    const rows = answers.map((one) => [one.name, one.label, ...one.probabilities.map((p) => p.toFixed(4))]);
-    rows.unshift(["file", "label", ...model.classes]);
+    // The columns of `arml predict`, and the probability of each class.
+    const rows = answers.map((one) => one.problem
+      ? [one.name, "", "", ...(head ? [""] : []), one.problem, ...model.classes.map(() => "")]
+      : [one.name, one.label, Math.max(...one.probabilities).toFixed(4), ...(head ? [one.novelty.toFixed(2)] : []), "",
+        ...one.probabilities.map((p) => p.toFixed(4))]);
+    rows.unshift(["file", "label", "probability", ...(head ? ["novelty"] : []), "problem", ...model.classes]);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([rows.map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
     link.download = "answers.csv";
@@ -171,15 +200,15 @@
         if (!model.classes.includes(name)) model.classes.push(name);
         model.vectors.push(vector);
         model.labels.push(model.classes.indexOf(name));
+        model.weight.push(1);
       } catch {
         say(`${file.name}: expected a picture that this browser can show, got something else`, true);
         return;
       }
     }
-    refit();
-    for (const one of answers) {
-      one.probabilities = armlHead.probabilities(head, one.vector);
-      one.novelty = armlHead.distance(head, one.vector) / model.bound;
+    await refit();
+    for (const one of answers.filter((one) => one.vector)) {
+      Object.assign(one, await answer(one.vector));
       one.label = bars(one.text, one);
     }
     say(`Learned ${files.length} of ${name}.`);

@@ -1,0 +1,188 @@
+"""The classifier of vectors of photographs: cosines in the metric of the examples, by a formula.
+
+With v the features of a picture,
+
+    z       = sign(v) sqrt|v|, scaled to length 1                                            [1]
+    u       = z - the mean z of the examples
+    S       = the examples' scatter around the means m_k of their classes / (n - classes + NU)
+    M       = (I + S / SHRINKAGE)^-1                                                      [2, 3]
+    w_k     = M m_k / sqrt(m_k . M m_k)
+    p(k|u)  = softmax of  u . w_k / (|u| T)
+    novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
+
+The probabilities come from the cosine to the class means, in the metric of a regularised
+Mahalanobis distance. With one example of each class S is 0, and it is the cosine of centred
+vectors. Unlike logistic regression and distances, it does not prefer classes that have more
+examples. The novelty is the distance to the nearest class times the lack of resemblance in
+direction: on six of seven sets of pictures it tells other classes at least as well as either
+factor, the raw cosine, the energy of the cosines, or the top probability, and level on the seventh.
+
+The temperature T maximises the likelihood of examples that were left out, with a prior around
+`TEMPERATURE` that counts as much as a few examples. The bound is the distance below which 95% of
+these examples are. Where nothing can be left out, both are what suited other sets of pictures.
+
+A sample weight counts an example as often as it says in all of these sums.
+
+`fit` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files, which
+learn and predict in a browser: the formulas stand here alone.
+
+[1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
+    CVPR 2012: the square root of features.
+[2] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020.
+[3] Friedman, Regularized Discriminant Analysis, JASA 1989.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from arml.predict.folds import Numbers, folds
+from arml.results.files import one_blas_thread
+
+SHRINKAGE = 0.005
+"""The variance of the metric in every direction, beside that of the examples."""
+NU = 4
+"""Degrees of freedom that the metric's prior counts as much as."""
+TEMPERATURE = 0.11
+"""The temperature around which that of left-out examples is expected."""
+PRECISION = 5.0
+"""That of the prior of log T."""
+TEMPERATURES = np.geomspace(0.02, 0.6, 52)
+LEVEL = 0.95
+"""The share of left-out examples whose novelty is below 1."""
+APART = 0.9
+"""The bound where nothing can be left out, as a share of the median squared distance of classes."""
+ITERATIONS = 16
+"""Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
+
+Weights = Float[np.ndarray, " n"] | None
+
+
+class Head(NamedTuple):
+    """The fitted classifier."""
+
+    middle: Any
+    """`[d]`: the mean of the examples' `unit_roots`."""
+    weights: Any
+    """`[d, classes]`: the w_k."""
+    lengths: Any
+    """`[classes]`: the lengths of the class means in the metric."""
+    factor: Any
+    """`[rank, d]`: Q, with M = I - Q^T Q."""
+    temperature: Any = 1.0
+    bound: Any = 1.0
+
+    def answers(self, vectors: Any, xp: Any = np) -> tuple[Any, Any]:
+        """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
+        u = unit_roots(vectors, xp) - self.middle
+        squares, along = xp.sum(u * u, axis=1, keepdims=True), u @ self.weights
+        cosines = along / xp.maximum(xp.sqrt(squares), 1e-9)
+        shrunk = u @ self.factor.T
+        own = squares - xp.sum(shrunk * shrunk, axis=1, keepdims=True)
+        away = own - 2 * along * self.lengths + self.lengths * self.lengths
+        nearest = xp.maximum(-xp.max(-away, axis=1), 0)
+        novelty = nearest * xp.maximum(1 - xp.max(cosines, axis=1), 0)
+        return cosines / self.temperature, novelty / self.bound
+
+    def logits(self, vectors: Any, xp: Any = np) -> Any:
+        """The log-odds alone."""
+        return self.answers(vectors, xp)[0]
+
+
+def unit_roots(vectors: Any, xp: Any = np) -> Any:
+    """Square roots of features with their signs, scaled to length 1."""
+    roots = xp.sign(vectors) * xp.sqrt(xp.abs(vectors))
+    length = xp.sqrt(xp.sum(roots * roots, axis=1, keepdims=True))
+    return roots / xp.maximum(length, 1e-9)
+
+
+def factor_of(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "rank d"]:
+    """Q, with (I + R^T R / SHRINKAGE)^-1 = I - Q^T Q, from a system of at most `n` equations."""
+    if len(rows) > rows.shape[1]:
+        rows = np.asarray(np.linalg.qr(rows, mode="r"))
+    system = SHRINKAGE * np.eye(len(rows)) + rows @ rows.T
+    return np.linalg.solve(np.linalg.cholesky(system), rows)
+
+
+def traced_factor(rows: Any) -> Any:
+    """The same by products of matrices alone, which ONNX has: the inverse square root of the system
+    by the iteration of Newton and Schulz."""
+    import jax.numpy as jnp
+
+    places = jnp.arange(len(rows))
+    one = (places[:, None] == places).astype(rows.dtype)
+    system = SHRINKAGE * one + rows @ rows.T
+    size = jnp.sqrt(jnp.sum(system * system))
+    y, z = system / size, one
+    for _ in range(ITERATIONS):
+        half = 1.5 * one - 0.5 * (z @ y)
+        y, z = y @ half, half @ z
+    return (z / jnp.sqrt(size)) @ rows
+
+
+def fit(
+    x: Any,
+    member: Any,
+    weight: Any,
+    factor: Callable[[Any], Any] = factor_of,
+    xp: Any = np,
+) -> Head:
+    """The head of vectors `[n, d]` with their `weight` `[n]` and `member` `[n, classes]`, which is
+    1 where an example is of a class; its temperature and bound are 1."""
+    z, counts = unit_roots(x, xp), weight @ member
+    means = ((member * weight[:, None]).T @ z) / counts[:, None]
+    middle = (weight @ z) / xp.sum(weight)
+    spare = xp.maximum(xp.sum(weight) - xp.sum(counts / counts), 0) + NU
+    q = factor((z - member @ means) * xp.sqrt(weight / spare)[:, None])
+    away = means - middle
+    mapped = away - (away @ q.T) @ q
+    lengths = xp.sqrt(xp.maximum(xp.sum(mapped * away, axis=1), 1e-12))
+    return Head(middle, (mapped / lengths[:, None]).T, lengths, q)
+
+
+def fit_head(
+    x: Float[np.ndarray, "n d"],
+    y: Int[np.ndarray, " n"],
+    ways: int,
+    sample_weight: Weights = None,
+    same: Numbers | None = None,
+    groups: Numbers | None = None,
+    left_out: bool = True,
+) -> Head:
+    """The head of labelled vectors.
+
+    **Arguments**
+
+    - `same`, `groups`: equal examples, and those of a group, have the same number; they are left
+      out together.
+    - `left_out`: choose the temperature and the bound on examples that are left out.
+    """
+    weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
+    x = np.asarray(x, np.float32)
+    with one_blas_thread():
+        head = Head(*(np.asarray(part, np.float32) for part in fit(x, member, weight)[:4]))
+        if not left_out:
+            return head._replace(temperature=TEMPERATURE)
+        parts = [
+            (*fit(x[train], member[train], weight[train]).answers(x[test]), test)
+            for train, test in folds(y, same, groups)
+        ]
+    if not parts:
+        z = unit_roots(x)
+        bound = APART * np.median(2 - 2 * (z @ z.T)[y[:, None] != y])
+        return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
+    cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
+    temperature = _temperature(cosines, y[places], weight[places])
+    bound = float(np.quantile(novelty, LEVEL, method="higher"))
+    return head._replace(temperature=temperature, bound=max(bound, 1e-6))
+
+
+def _temperature(cosines: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
+    logits = cosines[None] / TEMPERATURES[:, None, None]
+    top = logits.max(axis=2, keepdims=True)
+    logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
+    gain = logs[:, np.arange(len(labels)), labels] @ weight
+    prior = PRECISION / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
+    return float(TEMPERATURES[np.argmax(gain - prior)])
