@@ -92,9 +92,13 @@ def index() -> str:
         "One file each: its docstring names the paper, the reference code, and",
     ]
     lines += [
-        "every difference. `arml train SETTING/METHOD --help` shows its options. This list is made"
+        "every difference. `arml train SETTING/METHOD --help` shows its options (`tables` is in no"
     ]
-    lines += ["by `python docs/make_pages.py`.", ""]
+    lines += [
+        "setting of the package: `benchmarks/table_prior.py` has its tasks). This list is made by",
+        "`python docs/make_pages.py`.",
+        "",
+    ]
     lines += [
         "| method | what it is | paper | regression | classification |",
         "|---|---|---|---|---|",

@@ -122,7 +122,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "pictures": {
         "network": Conv4Options(),
         # On validation tasks this rate is better than 0.001 for each method that was tried, except
-        # for ARML with its published settings (results/starter).
+        # for ARML with its published settings (study/results/starter-outer-rates.json).
         "outer": OuterOptions(outer_rate=0.003, schedule="cosine"),
         "steps": 20_000,
         "batch": 4,

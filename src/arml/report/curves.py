@@ -18,7 +18,13 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import EngFormatter, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import (
+    EngFormatter,
+    LogLocator,
+    NullFormatter,
+    PercentFormatter,
+    StrMethodFormatter,
+)
 
 from arml.results.files import JsonView, write_bytes
 from arml.results.folder import RunFiles, recipe_of
@@ -197,4 +203,7 @@ def _logarithmic(axes: Axes) -> None:
     if len(positive) and positive.max() > 2 * positive.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+        # Labels between two powers of ten fit on an axis of few of them.
+        few = positive.max() < 300 * positive.min()
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter(StrMethodFormatter("{x:g}") if few else NullFormatter())
