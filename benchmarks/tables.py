@@ -50,7 +50,8 @@ from arml.core.episodes import Examples
 from arml.predict.folds import folds
 from arml.predict.tables import widening
 from arml.results.files import write_json
-from arml.tables.columns import missing, reader, schema_of, width_of
+from arml.tables.columns import reader, schema_of, width_of
+from arml.tables.kinds import missing
 
 PLACE = Path(__file__).with_name("table_origins.json")
 ORIGINS = json.loads(PLACE.read_text(encoding="utf-8"))
@@ -150,19 +151,10 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
                 schema = schema_of(part[0], labels[0])
             except ValueError:
                 continue
-            read = [_read(schema, some) for some in part]
+            read = [schema.read(some) for some in part]
             x, query = map(reader(schema, read[0], labels[0]), read)
             filled = (0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)
             yield size, seed, np.pad(x, filled), labels[0], np.pad(query, filled), labels[1]
-
-
-def _read(schema: Any, cells: dict[str, list[str]]) -> np.ndarray:
-    # A cell of another kind than those of the examples is missing.
-    for column in schema.columns:
-        if column.kind == "number":
-            cells[column.name] = [c if _number([c]) else "" for c in cells[column.name]]
-    values: np.ndarray = schema.read(cells)
-    return values
 
 
 def opponents(shots: int) -> dict[str, Any]:

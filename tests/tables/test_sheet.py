@@ -4,14 +4,18 @@ import importlib.util
 
 import pytest
 
-from arml.tables.sheet import cells_of, read_cells
+from arml.tables.sheet import cells_of, read_cells, read_numbers
 
 
 def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
-    semicolons, _ = cells_of("size;kind\n1,250;a\n-3,5e2;b,c\n;4\n", "t")
-    assert semicolons == {"size": ["1.250", "-3.5e2", ""], "kind": ["a", "b,c", "4"]}
-    tabs, _ = cells_of("size\tcost\n1,5\t1,250\n1,250\t999\n", "t")
-    assert tabs == {"size": ["1.5", "1.250"], "cost": ["1,250", "999"]}
+    semicolons, _ = cells_of("size;kind\n1,250;a\n-3,5e2;b,c\n1,250 €;4\n", "t")
+    assert semicolons == {"size": ["1.250", "-3.5e2", "1.250 €"], "kind": ["a", "b,c", "4"]}
+    tabs, _ = cells_of("size\tcost\n1,5\t12\n1,250\t999\n", "t")
+    assert tabs == {"size": ["1.5", "1.250"], "cost": ["12", "999"]}
+    tabs, _ = cells_of("cost\tx\n1,250\t12\n999\t3.5\n", "t")
+    assert tabs["cost"] == ["1,250", "999"], "in a file without decimal commas they are thousands"
+    with pytest.raises(ValueError, match=r"the comma of '1,250' in column 'cost' may separate"):
+        cells_of("size\tcost\n1,5\t1,250\n1,250\t999\n", "t")
 
 
 def test_a_point_that_may_separate_thousands_is_refused_beside_decimal_commas():
@@ -67,3 +71,6 @@ def test_an_excel_file(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "t.xlsx")
     assert read_cells(tmp_path / "t.xlsx") == ({"size": [1.5, 2], "kind": ["a", "b"]}, [2, 4])
+    book.active.append([3, None])
+    book.save(tmp_path / "t.xlsx")
+    assert read_numbers(tmp_path / "t.xlsx", target="kind").target == ["a", "b", ""]

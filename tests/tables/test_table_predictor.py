@@ -178,15 +178,21 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     strange = written("strange.csv", {**more, "same": [1] * 6, "bark": ["soft", *more["bark"][1:]]})
     assert main(["predict", saved, strange]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "no example has these values of the column 'bark', so the other columns" in said
+    assert "'soft' in column 'bark' of row 2 is a value that no example has, so the other" in said
+    # One cell that cannot be read ends no batch.
+    tall = written("tall.csv", {**more, "same": [1] * 6, "height": [1, 2, "tall", 4, 5, 6]})
+    assert main(["predict", saved, tall, "--columns"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'tall' in column 'height' of row 4 is no number, so the other columns decide" in said
+    assert "bark: category of 2 values: rough, smooth" in said
+    with pytest.warns(UserWarning, match="'tall' in column 'height' of row 1 is no number"):
+        predictor.predict({**{name: cells[:1] for name, cells in more.items()}, "height": ["tall"]})
     # Refusals, in one line each.
     other = written("other.csv", {"height": [1], "noise": [2]})
-    tall = written("tall.csv", {**more, "height": [1, 2, "tall", 4, 5, 6]})
     for given, target, asked, expected in (
         (support, "trees", query, "no column 'trees'"),
         (support, "noise", query, "'noise' has 16 different values in 16 rows, too many"),
         (support, "tree", other, "no column 'bark'"),
-        (support, "tree", tall, "tall.csv: 'tall' in column 'height' of row 4 is no number"),
     ):
         words = ["adapt", "tables", "--support", given, "--target", target, "--query", asked]
         assert main(words) == 2
@@ -208,7 +214,7 @@ def test_rows_without_a_target_are_predicted_from_the_others(tmp_path, capsys):
     assert [line.split(",")[0] for line in answers[1:]] == ["10", "11"]
     table.write_text("day,n,kind\n3/4/20,1,a\n4/5/20,2,a\n5/6/20,5,b\n6/8/20,7,b\n7/7/20,8,\n")
     assert main(words) == 2
-    assert "choose one with --dates" in " ".join(capsys.readouterr().err.split())
+    assert "choose with --dates" in " ".join(capsys.readouterr().err.split())
     assert main([*words, "--dates", "mdy"]) == 0
 
 
@@ -224,12 +230,14 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert main([*words, "--query", str(query), "--without", "batch", "--no-reliability"]) == 0
     answers, said = capsys.readouterr()
     said = " ".join(said.split())
-    assert "not used: Nr (counts the rows)" in said
-    assert "not used: key (texts that differ in nearly every row)" in said
+    assert "not used: Nr (numbers the rows by its name; --keep or keep= uses it)" in said
+    assert "not used: key (texts that differ in nearly every row; --keep or" in said
     header, first, second = (line.split(",") for line in answers.splitlines())
     assert header == ["row", "Nr", "key", "batch", "label", "probability"]
     assert first[:5] == ["2", "77", "a", "1", "NA"]
     assert second[:5] == ["3", "78", "b", "2", "null"]
+    assert main([*words, "--query", str(query), "--keep", "Nr", "--no-reliability"]) == 0
+    assert capsys.readouterr().out.startswith("row,key,label")
     assert main([*words, "--query", str(query), "--without", "nothing"]) == 2
     assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
 
@@ -271,7 +279,9 @@ def test_frames_through_adapt_and_an_estimator():
         }
     )
     y = pd.Series(["oak", "elm"] * 8, dtype="string")
-    with pytest.warns(UserWarning, match="column 'Id' is not used: counts the rows"):
+    with pytest.warns(
+        UserWarning, match="column 'Id' is not used: numbers the rows by its name; --keep or keep="
+    ):
         found = arml.load("tables").adapt(frame, y)
     with pytest.warns(UserWarning, match="column 'Id'"):
         estimator = FewShotClassifier("tables").fit(frame, y)

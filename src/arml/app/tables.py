@@ -16,7 +16,7 @@ from arml.predict.learner import FewShotLearner, Learner
 from arml.predict.reliability import digits_of
 from arml.predict.tables import Sheet, learned_sheet
 from arml.results.files import Json
-from arml.tables.columns import NUMBER, missing
+from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import cells_of, cells_of_file
 
 Kind = Literal["classes", "numbers"]
@@ -37,6 +37,7 @@ class Request(NamedTuple):
     """A table that the page sent, and what was learned from it."""
 
     cells: dict[str, list[Any]]
+    lines: list[int]
     sheet: Sheet
 
     @property
@@ -67,7 +68,8 @@ def columns(content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for anything but a table.
     """
-    cells, n = _cells(content, limits)
+    cells, lines = _cells(content, limits)
+    n = len(lines)
     found, order = [], []
     for place, (name, column) in enumerate(cells.items()):
         empty = np.array([missing(cell) for cell in column])
@@ -88,9 +90,11 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
     """
     request = _request(learners, content, limits)
     predictor, known, unknown = request.sheet
+    said: list[str] = []
     if not unknown:
         raise ValueError(f"no row has an empty cell in {predictor.target!r}: add rows to predict")
-    x = {name: [cells[i] for i in unknown] for name, cells in request.inputs.items()}
+    cells = {name: [column[i] for i in unknown] for name, column in request.inputs.items()}
+    x = predictor.read(cells, "the table", [request.lines[i] for i in unknown], said.append)
     if predictor.classes is None:
         each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
         more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
@@ -99,12 +103,13 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
         more, chances = ["probability"], predictor.predict_proba(x)
         best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
         answers = [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    header = [str(predictor.target), *more, *x]
+    header = [str(predictor.target), *more, *cells]
     rows = [
-        [*answer, *(str(column[i]) for column in x.values())] for i, answer in enumerate(answers)
+        [*answer, *(str(column[i]) for column in cells.values())]
+        for i, answer in enumerate(answers)
     ]
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
-    remarks = [f"learned from {len(known)} rows{of}", *predictor.remarks]
+    remarks = [f"learned from {len(known)} rows{of}", *predictor.remarks, *said]
     remark = " ".join(f"{one[0].upper()}{one[1:]}." for one in remarks)
     return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
 
@@ -143,7 +148,7 @@ def _csv(header: list[str], rows: list[list[str]]) -> str:
     return text.getvalue()
 
 
-def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], int]:
+def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], list[int]]:
     text = content.get("csv") if isinstance(content, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise ValueError("no table: paste one with a header, or drop a file")
@@ -154,15 +159,15 @@ def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], int]:
     ):
         if n > most:
             raise ValueError(f"at most {most} {name} are allowed, got {n}: use arml adapt")
-    return cells, len(lines)
+    return cells, lines
 
 
 def _request(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Request:
-    cells, n = _cells(content, limits)
+    cells, lines = _cells(content, limits)
     given: Mapping[str, Any] = content if isinstance(content, dict) else {}
     target, learner = given.get("target"), learners.get(given.get("kind"))  # type: ignore[arg-type]
     if not isinstance(target, str) or len(cells) < 2:
         raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return Request(cells, learned_sheet(learner.portable, cells, range(2, n + 2), target))
+    return Request(cells, lines, learned_sheet(learner.portable, cells, lines, target))

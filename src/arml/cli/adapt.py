@@ -34,6 +34,8 @@ class AnswerOptions:
     """Answer "none of these" for queries that are unlike 95% of the examples."""
     out: Path | None = None
     """Write the answers to this CSV file instead of the terminal."""
+    columns: bool = False
+    """Print how each column of a table is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     without: tuple[str, ...] = ()
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
-    """Columns that are used even if they count the rows."""
+    """Columns that are used although they number the rows, or their texts differ in most rows."""
     group: str | None = None
     """Column whose equal values mark rows that belong together, such as the rows of one person. For
     pictures a regular expression: those of a class in whose paths it finds the same text."""
@@ -94,6 +96,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         raise nothing
     _check_paths(options, options.save, options.support, *options.query)
     inputs, predictor, names = _learned(options)
+    _tell_columns(options, inputs, predictor)
     queries = None
     if options.query:
         queries = inputs.queries(predictor, options.query)
@@ -135,9 +138,17 @@ def predict_command(arguments: Sequence[str]) -> int:
     _check_paths(options, None, *options.query)
     predictor = opened(options.predictor, options.model)
     inputs = inputs_of(predictor, options.model, options.query, options.predictor.name)
+    _tell_columns(options, inputs, predictor)
     queries = inputs.queries(predictor, options.query)
     _answer(predictor, queries, options)
     return 0
+
+
+def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> None:
+    if options.columns and not isinstance(inputs, Table):
+        raise ValueError("--columns is for tables with any columns: leave it out")
+    if options.columns:
+        tell(*str(predictor.schema).splitlines())
 
 
 def opened(folder: Path, model: Path | None) -> Any:

@@ -19,8 +19,6 @@ AT_ONCE = 256
 """Pictures between two answers."""
 BLOCK = 10_000
 """Rows of a table between two answers."""
-SHOWN = 5
-"""Unknown values of a column that are named."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
 """Endings of tables; named here, too, so that pictures need not wait for the reader of tables."""
 
@@ -166,15 +164,8 @@ class Table:
         self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
 
     def _read(self, predictor: Any, cells: dict[str, list[Any]], lines: Any, path: Path) -> Any:
-        """The rows; the user is told of values that are not among the examples."""
-        x = predictor.read(cells, str(path), lines)
-        for name, values in predictor.schema.unknown(cells).items():
-            more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-            tell(
-                f"{path}: no example has these values of the column {name!r}, so the other columns "
-                f"decide: {', '.join(values[:SHOWN])}{more}"
-            )
-        return x
+        """The rows; the user is told of cells that are unlike the examples."""
+        return predictor.read(cells, str(path), lines, tell)
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
@@ -182,6 +173,11 @@ class Table:
 
         cells, lines = read_cells(path)
         texts = _column_of(cells, target or predictor.target, path)
+        if gaps := [i for i, text in enumerate(texts) if not text]:
+            kept = [i for i, text in enumerate(texts) if text]
+            tell(f"left out {len(gaps)} rows without an answer, the first in row {lines[gaps[0]]}")
+            cells = {name: [column[i] for i in kept] for name, column in cells.items()}
+            texts, lines = [texts[i] for i in kept], [lines[i] for i in kept]
         y = texts if predictor.classes is not None else _numbers(texts, lines, path)
         return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
 
@@ -322,7 +318,7 @@ def _single(paths: Sequence[Path]) -> Path:
 
 def _column_of(cells: dict[str, list[Any]], target: str | None, path: Path) -> list[str]:
     """The column `target` as texts, which is taken out of the cells of a table."""
-    from arml.tables.columns import normal, text_of
+    from arml.tables.kinds import normal, text_of
 
     name = normal(target or "")
     if name not in cells:
@@ -337,7 +333,7 @@ def _no_column(target: str | None, columns: Iterable[str], path: Path) -> ValueE
 
 def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:
     """The targets of a regression."""
-    from arml.tables.columns import number
+    from arml.tables.kinds import number
 
     found = [number(text) for text in texts]
     if None in found:

@@ -53,21 +53,16 @@ from arml.predict.predictor import adapting
 from arml.predict.reliability import conformal_rank
 from arml.results.files import one_blas_thread
 from arml.tables.columns import (
-    LARGEST,
     UNINFORMATIVE,
-    Cell,
-    Dates,
     Schema,
     Values,
     as_table,
-    missing,
-    normal,
-    number,
+    label_hints,
     reader,
     schema_of,
-    text_of,
     width_of,
 )
+from arml.tables.kinds import LARGEST, Cell, Dates, missing, normal, number, text_of
 
 MOST = 1_000
 """Rows beyond which gradient boosting predicts."""
@@ -238,10 +233,17 @@ class TablePredictor(PredictorBase):
 
     # Predictions.
 
-    def read(self, x: Any, where: str = "the table", lines: Sequence[int] | None = None) -> Read:
+    def read(
+        self,
+        x: Any,
+        where: str = "the table",
+        lines: Sequence[int] | None = None,
+        tell: Callable[[str], object] = warnings.warn,
+    ) -> Read:
         """Rows that are checked and read, for any method that takes rows. `where` and `lines` are
-        what errors call the table, and its rows."""
-        return x if isinstance(x, Read) else Read(self.schema.read(as_table(x), where, lines))
+        what messages call the table, and its rows; `tell` gets a line for each column with cells
+        that cannot be read (a warning by default)."""
+        return x if isinstance(x, Read) else Read(self.schema.read(as_table(x), where, lines, tell))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -409,19 +411,21 @@ def learned(
     used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
     asked = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
-    schema = replace(schema, left_out={**asked, **schema.left_out})
+    labels = [] if classes is None else classes[places].tolist()
+    hints = (*schema.hints, *label_hints(labels, lines))
+    schema = replace(schema, left_out={**asked, **schema.left_out}, hints=hints)
     values = schema.read(table, where, lines)
     return TablePredictor(portable, schema, values, places, classes, together)
 
 
 def adapted(portable: Portable, x: Any, y: Any, **options: Any) -> TablePredictor:
     """As `learned`, with a warning for each column that is not used because its cells say nothing
-    about new rows, and for each that may say which rows belong together."""
+    about new rows, and for each hint."""
     predictor = learned(portable, x, y, **options)
     for name in predictor.keys:
         if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
             warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=3)
-    for hint in predictor.hints:
+    for hint in (*predictor.schema.hints, *predictor.hints):
         warnings.warn(hint, stacklevel=3)
     return predictor
 

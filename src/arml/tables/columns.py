@@ -7,137 +7,114 @@ cells that a learner takes. Whoever leaves rows out makes a new `Reader` of the 
 because it depends on their labels.
 """
 
-import datetime
-import decimal
 import math
 import re
-import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-Cell = Any
-"""A text, a number, a date, or a missing value."""
-Cells = Sequence[Cell] | np.ndarray
-"""Of one column; an array if all are numbers."""
+from arml.tables.kinds import (
+    EMPTY,
+    FREE,
+    LEVELS,
+    ONE,
+    AnyColumn,
+    Category,
+    Cells,
+    Dates,
+    Declared,
+    Fit,
+    Number,
+    Source,
+    alike,
+    column_of,
+    missing,
+    named,
+    normal,
+)
+
 Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
 """Numbers, days or places of categories; NaN where a cell is missing."""
-Dates = Literal["dmy", "mdy", "ymd"]
-"""The order of day, month and year."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
-GROUPED = re.compile(r"[+-]?\d[\d.]*,[\d.,]*", re.ASCII)
-"""A number with a comma, which may be a decimal sign or separate thousands."""
-MISSING = frozenset(("", "?", "na", "n/a", "nan", "nat", "null", "<na>", "<null>", "."))
-"""Texts that stand for a missing cell, in small letters."""
-LARGEST = float(np.finfo(np.float32).max)
-LEVELS = 12
-"""The most columns of a category: its most frequent values have one each."""
-FREE = 5
-"""A column of texts is a category if it has at most so many different values, or each value at
-least twice on average."""
 COUNTED = 8
 """Rows from which a column that counts them is recognised."""
-KEY = re.compile(r"(.*[ _.-])?(id|ids|idx|index|key|nr|no|row|rows|rownum|rownames)", re.IGNORECASE)
+KEY = re.compile(
+    r"(.*[ _.-])?(id|ids|idx|index|key|rownum|rownames)|unnamed: 0|no|nr|row|rows|#", re.IGNORECASE
+)
 """Names of columns that number their rows."""
-ONE, EMPTY = "has one value in all rows", "is empty"
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
+KEEP = "; --keep or keep= uses it"
+SUMS = frozenset(
+    ("total", "totals", "subtotal", "grand total", "sum", "mean", "average", "gesamt", "summe")
+)
+"""Names of rows that sum up others, in small letters."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
-CLEAR = ("%d.%m.%Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%d-%b-%Y")
-"""Forms of dates that can be read in one way, beside ISO 8601 and 2024/05/31."""
-ORDERS: dict[str, tuple[str, ...]] = {
-    "dmy": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y", "%d.%m.%y"),
-    "mdy": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y", "%m.%d.%y"),
-    "ymd": ("%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
-}
-"""Forms of dates that depend on the order."""
-CLOCKS = ("", " %H:%M", " %H:%M:%S")
-"""Forms of the time after a date."""
-EPOCH = datetime.datetime(1970, 1, 1)
-
-
-@dataclass(frozen=True)
-class Column:
-    """What one column is."""
-
-    name: str
-    kind: Literal["number", "date", "category"]
-    order: str = ""
-    """Of day, month and year in its dates."""
-    texts: tuple[str, ...] = ()
-    """The values of a category."""
-
-    def read(
-        self, cells: Cells, where: str, lines: Sequence[int] | None
-    ) -> Float[np.ndarray, " n"]:
-        """Its cells as numbers, days since 1970, or places among `texts`: -1 for an unknown value.
-
-        **Raises** `ValueError` for a cell of another kind.
-        """
-        if self.kind == "category":
-            place = {text: float(i) for i, text in enumerate(self.texts)}
-            return _converted(cells, lambda cell: place.get(text_of(cell), -1.0))[0]
-        values, odd = numbers(cells) if self.kind == "number" else _days(cells, self.order)
-        if odd is not None:
-            raise ValueError(
-                f"{where}: {cells[odd]!r} in column {self.name!r}{_row(odd, lines)} is no "
-                f"{self.kind}, unlike the examples: correct it, or leave it empty"
-            )
-        return values
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table that can be used, and why others are not."""
+    """The columns of a table that can be used, and why others are not. `print` shows how each is
+    read."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[AnyColumn, ...]
     left_out: dict[str, str] = field(default_factory=dict)
     """By the name of a column that is not used, the reason."""
+    hints: tuple[str, ...] = ()
+    """What the user should know of the examples, in a line each."""
 
     def read(
-        self, table: Table, where: str = "the table", lines: Sequence[int] | None = None
+        self,
+        table: Table,
+        where: str = "the table",
+        lines: Sequence[int] | None = None,
+        tell: Callable[[str], object] | None = None,
     ) -> Values:
-        """The cells of the columns as numbers. `where` and `lines` are what errors call the table
-        and its rows.
+        """The cells of the columns as numbers. `where` and `lines` are what messages call the table
+        and its rows. `tell` gets a line for each column in which a cell cannot be read, or is a
+        value that no example has: the first is missing, and both say nothing.
 
-        **Raises** `ValueError` in one line for a column that is not there, or a cell of another
-        kind than those of the examples.
+        **Raises** `ValueError` in one line for a column that is not there.
         """
-        for column in self.columns:
+        values = np.empty((len(next(iter(table.values()), ())), len(self.columns)))
+        for place, column in enumerate(self.columns):
             if column.name not in table:
                 raise ValueError(
                     f"{where}: no column {column.name!r}, which the examples have; add it, or "
                     f"rename one of {', '.join(table)}"
                 )
-        read = [column.read(table[column.name], where, lines) for column in self.columns]
-        return np.stack(read, axis=1)
+            cells = table[column.name]
+            values[:, place], odd = column.read(cells)
+            if odd and tell is not None:
+                unseen = isinstance(column, Category)
+                what = "a value that no example has" if unseen else f"no {column.kind}"
+                tell(
+                    f"{where}: {named(column.name, cells, odd, lines)} is {what}, so the other "
+                    "columns decide"
+                )
+        return values
 
     def remarks(self) -> list[str]:
-        """Which columns are not used, and why."""
+        """Which columns are not used, why, and what else the user should know."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.left_out.items():
             by_reason.setdefault(reason, []).append(name)
-        return [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+        lines = [f"not used: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+        marked = [f"{c.name} ({c.about()})" for c in self.columns if c.example]
+        return [*lines, *([f"read as numbers: {', '.join(marked)}"] if marked else []), *self.hints]
 
-    def unknown(self, table: Table) -> dict[str, list[str]]:
-        """By the name of a category, its values in these rows that no example has."""
-        found = {
-            c.name: sorted({text_of(v) for v in table[c.name] if not missing(v)} - {*c.texts})
-            for c in self.columns
-            if c.kind == "category"
-        }
-        return {name: values for name, values in found.items() if values}
+    def __str__(self) -> str:
+        known = {column.name: column.about() for column in self.columns}
+        reasons = {name: f"not used: {reason}" for name, reason in self.left_out.items()}
+        return "\n".join(f"{name}: {about}" for name, about in (known | reasons).items())
 
 
 class Reader(NamedTuple):
@@ -179,7 +156,7 @@ def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
         flat = spread <= 1e-12 * np.nan_to_num(np.nanmax(np.abs(values), axis=0, initial=0))
     made: list[tuple[int, int, int]] = []
     for place, (column, cells) in enumerate(zip(schema.columns, values.T, strict=True)):
-        if column.kind != "category":
+        if not isinstance(column, Category) or column.ordered:
             made.append((place, -1, -1))
             continue
         counts = Counter(cells[cells >= 0].astype(int).tolist())
@@ -224,41 +201,85 @@ def schema_of(
 ) -> Schema:
     """What the columns of labelled rows are.
 
-    Left out are columns with one value, texts that differ in every row, and columns that count the
-    rows: in a sorted file these give the class away, and say nothing about new rows. If nothing
-    else is there, columns that count stay.
+    Left out are columns with one value, texts that differ in every row, and columns that number the
+    rows: whole numbers under the name of a key that all differ, those from 0 or 1 that rise by one,
+    and in a table that is sorted by its classes any that rise or fall with the rows: these may give
+    the class away, and say nothing about new rows. If nothing else is there, such columns stay.
 
     **Arguments**
 
-    - `y`: the labels as places (integers), or the targets (floats). For targets a column counts
-      rows only if its steps are one, because functions are often sampled in order.
+    - `y`: the labels as places (integers), or the targets (floats).
     - `where`, `lines`: what errors call the table, and its rows.
     - `dates`: the order of day, month and year in dates such as 03/04/2020.
-    - `keep`: columns that are used even if they count the rows.
+    - `keep`: columns that are used although a rule here leaves them out.
 
-    **Raises** `ValueError` in one line for a column that is neither, for dates that can be read in
-    two ways, and for a table in which no column has two different values.
+    **Raises** `ValueError` in one line for cells that are unlike the others of their column, for
+    dates that can be read in two ways, and for a table in which no column has two different values.
     """
-    columns, left_out, counting = [], {}, []
-    classes = y is None or y.dtype.kind != "f"
-    for name, cells in table.items():
-        column = _column(name, cells, where, lines, dates)
-        if isinstance(column, str):
-            left_out[name] = column
-            continue
-        columns.append(column)
-        if name not in keep and _counts(column, column.read(cells, where, lines), classes):
-            counting.append(column)
+    source = Source(where, lines, dates, keep)
+    fits = [column_of(name, cells, source) for name, cells in table.items()]
+    if source.errors:
+        raise ValueError(
+            f"{where}: {'; '.join(source.errors)}, unlike most cells there: correct them, leave "
+            "them empty, or leave the column out (--without, without=)"
+        )
+    columns: list[Any] = [fit.column for fit in fits if fit is not None]
+    reasons = {
+        fit.column.name: reason
+        for fit in fits
+        if fit is not None and fit.column.name not in keep
+        if (reason := _counts(fit, y, lines))
+    }
     if not columns:
         n = len(next(iter(table.values()), ()))
         if n < 2:
             raise ValueError(f"{where}: expected two or more examples, got {n}: add rows")
-        why = "; ".join(dict.fromkeys(f"{name!r} {reason}" for name, reason in left_out.items()))
+        why = "; ".join(f"{name!r} {reason}" for name, reason in source.left_out.items())
         raise ValueError(f"{where}: no column can be used: {why}: add columns")
-    if len(counting) < len(columns):
-        columns = [column for column in columns if column not in counting]
-        left_out |= {column.name: "counts the rows" for column in counting}
-    return Schema(tuple(columns), left_out)
+    if len(reasons) < len(columns):
+        columns = [column for column in columns if column.name not in reasons]
+        source.left_out |= reasons
+    left_out = {
+        name: reason + KEEP * (reason not in UNINFORMATIVE)
+        for name, reason in source.left_out.items()
+    }
+    return Schema(tuple(columns), left_out, (*source.hints, *_sums(table, lines)))
+
+
+def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
+    """Why a column numbers the rows; empty if it does not."""
+    column, values, _ = fit
+    n = len(values)
+    if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
+        if KEY.fullmatch(column.name) and len(np.unique(values)) == n:
+            return "numbers the rows by its name"
+        # Rows of a file may lie between the examples.
+        offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
+        if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
+            return "counts the rows"
+    if isinstance(column, Category) or y is None or y.dtype.kind == "f":
+        return ""
+    steps = np.diff(values[~np.isnan(values)])
+    rises = len(steps) >= COUNTED - 1 and (np.all(steps > 0) or np.all(steps < 0))
+    in_order = np.sum(y[1:] != y[:-1]) == len(np.unique(y)) - 1 < n - 1
+    return "rises or falls with the rows, which are sorted by class" * bool(rises and in_order)
+
+
+def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
+    """A hint for each last row that sums up others."""
+    n = len(next(iter(table.values()), ()))
+    return [
+        f"{named(name, cells, [n - 1], lines)} seems to sum up other rows: remove it if so"
+        for name, cells in table.items()
+        if n > 1 and isinstance(cells[n - 1], str) and cells[n - 1].strip().casefold() in SUMS
+    ]
+
+
+def label_hints(labels: Sequence[Any], lines: Sequence[int] | None = None) -> list[str]:
+    """What a user should know of labels: values that are nearly the same, and a sum of rows."""
+    texts = [label for label in labels if isinstance(label, str)]
+    alone = texts.count(texts[-1]) == 1 if texts else False
+    return [*alike(texts, "labels"), *(_sums({"the label": texts}, lines) if alone else [])]
 
 
 def as_table(x: Any) -> dict[str, Cells]:
@@ -287,6 +308,12 @@ def as_table(x: Any) -> dict[str, Cells]:
     for name, cells in pairs:
         if (text := normal(str(name))) in table:
             raise ValueError(f"several columns are named {text!r}: rename or remove one")
+        for row, cell in enumerate([] if isinstance(cells, np.ndarray) else cells):
+            if isinstance(cell, list | tuple | Mapping | Set | np.ndarray | bytes):
+                raise ValueError(
+                    f"column {text!r} has a {type(cell).__name__} in row {row + 1}: give one value "
+                    "in each cell"
+                )
         table[text] = cells
     lengths = sorted({len(cells) for cells in table.values()})
     if len(lengths) != 1:
@@ -316,6 +343,9 @@ def _of_series(series: Any) -> Cells:
     import narwhals as nw
 
     dtype = series.dtype
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        ordered = isinstance(dtype, nw.Enum) and nw.is_ordered_categorical(series)
+        return Declared(series.to_list(), dtype.categories if ordered else ())  # type: ignore[union-attr]
     if dtype.is_numeric() and not dtype.is_decimal():
         values = series.to_list() if series.null_count() else series.to_numpy()
         return np.asarray([math.nan if missing(v) else v for v in values], np.float64)
@@ -325,175 +355,18 @@ def _of_series(series: Any) -> Cells:
 
 
 def _cells(cells: Any) -> Cells:
-    """Cells as a list, or as an array if they are numbers."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iuf":
-        return cells.astype(np.float64)
+    """Cells as a list, or as an array if they are numbers; a single cell is one row."""
     if (frame := _frame(cells)) is not None:
         return _of_series(frame)
-    return cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
-
-
-def missing(cell: Cell) -> bool:
-    """Whether the cell is empty."""
-    if isinstance(cell, str):
-        return cell.strip().lower() in MISSING
-    try:
-        return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
-    except TypeError:  # pandas' NA equals nothing, not even itself
-        return True
-
-
-def normal(text: str) -> str:
-    """A text without blanks at its ends, its letters in one form: file systems write others."""
-    return unicodedata.normalize("NFC", text.strip())
-
-
-def text_of(cell: Cell) -> str:
-    """A cell of a category as text: the number 1.0 is the text 1."""
-    if isinstance(cell, float | np.floating) and float(cell).is_integer():
-        return str(int(cell))
-    return normal(cell if isinstance(cell, str) else str(cell))
-
-
-def number(cell: Cell) -> float | None:
-    """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
-    bits."""
-    value = math.nan
-    if isinstance(cell, str):
-        value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
-    elif isinstance(cell, datetime.timedelta):
-        value = cell.total_seconds()
-    elif isinstance(cell, int | float | decimal.Decimal | np.number) and not isinstance(cell, bool):
-        try:
-            value = float(cell)
-        except (OverflowError, TypeError):  # a large integer, a complex number
-            return None
-    return value if abs(value) <= LARGEST else None
-
-
-def _converted(
-    cells: Cells, convert: Callable[[Cell], float | None]
-) -> tuple[Float[np.ndarray, " n"], int | None]:
-    """The converted cells, NaN where one is missing, and the place of the first that `convert`
-    refuses; None if there is none."""
-    values = np.full(len(cells), np.nan)
-    for place, cell in enumerate(cells):
-        if missing(cell):
-            continue
-        if (value := convert(cell)) is None:
-            return values, place
-        values[place] = value
-    return values, None
-
-
-def numbers(cells: Cells) -> tuple[Float[np.ndarray, " n"], int | None]:
-    """The cells as numbers, NaN where one is missing, and the place of the first that is no number;
-    None if all are."""
-    if isinstance(cells, np.ndarray):
-        odd = np.flatnonzero(np.abs(cells) > LARGEST)
-        return cells, int(odd[0]) if len(odd) else None
-    return _converted(cells, number)
-
-
-def _days(cells: Cells, order: str) -> tuple[Float[np.ndarray, " n"], int | None]:
-    """The cells as days since 1970, as `numbers`."""
-    return _converted(cells, lambda cell: _day(cell, order))
-
-
-def _day(cell: Cell, order: str) -> float | None:
-    """Days since 1970 in UTC of a date; None if it is none."""
-    text = str(cell).strip()
-    forms = (date + clock for date in (*CLEAR, *ORDERS.get(order, ())) for clock in CLOCKS)
-    for form in (None, *forms):
-        try:
-            if form is None:
-                when = datetime.datetime.fromisoformat(text.replace("/", "-"))
-            else:
-                when = datetime.datetime.strptime(text, form)
-        except ValueError:
-            continue
-        if when.tzinfo is not None:
-            when = when.astimezone(datetime.UTC).replace(tzinfo=None)
-        return float((when - EPOCH).total_seconds() / 86_400)
-    return None
-
-
-def _order(name: str, cells: Cells, where: str, dates: Dates | None) -> str | None:
-    """The order of a column of dates; None for other cells."""
-    known = [cell for cell in cells if not missing(cell)]
-    readings: dict[tuple[float | None, ...], str] = {}
-    for order in (dates,) if dates else ORDERS:
-        days = tuple(_converted(known, partial(_day, order=order))[0].tolist())
-        if not any(map(math.isnan, days)):
-            readings.setdefault(days, order)
-    if len(readings) > 1:
-        example = next(c for c in known if _day(c, "dmy") != _day(c, "mdy") or _day(c, "ymd"))
-        raise ValueError(
-            f"{where}: the dates of column {name!r}, such as {example!r}, can be read in the "
-            f"orders {' and '.join(readings.values())}: choose one with --dates (dates=...), or "
-            "write them as 2024-05-31"
-        )
-    return next(iter(readings.values()), None)
-
-
-def _row(place: int, lines: Sequence[int] | None) -> str:
-    return f" of row {lines[place] if lines is not None else place + 1}"
-
-
-def _column(
-    name: str, whole: Cells, where: str, lines: Sequence[int] | None, dates: Dates | None
-) -> Column | str:
-    """What a column with these cells is, or why it cannot be used."""
-    values, odd = numbers(whole)
-    if odd is None:
-        return _varied(Column(name, "number"), values)
-    strange = whole[odd]
-    number_like = isinstance(strange, int | float | np.number) and not isinstance(strange, bool)
-    if isinstance(whole, np.ndarray) or number_like:
-        raise ValueError(
-            f"{where}: {strange} in column {name!r}{_row(odd, lines)} is not finite, or too "
-            "large: correct it, or leave it empty"
-        )
-    if (order := _order(name, whole, where, dates)) is not None:
-        return _varied(Column(name, "date", order), _days(whole, order)[0])
-    cells = [cell for cell in whole if not missing(cell)]
-    counts = Counter(map(text_of, cells))
-    if len(counts) < 2:
-        return ONE
-    grouped = [text for text in counts if GROUPED.fullmatch(text)]
-    if grouped and all(text in grouped or NUMBER.fullmatch(text) for text in counts):
-        raise ValueError(
-            f"{where}: {grouped[0]!r} in column {name!r} may have a decimal comma or separate "
-            "thousands: write 1234.5"
-        )
-    if len(counts) > max(FREE, len(cells) / 2):
-        if sum(number(cell) is not None for cell in cells) > len(cells) / 2:
-            raise ValueError(
-                f"{where}: {strange!r} in column {name!r}{_row(odd, lines)} is no number, "
-                "unlike most of its cells: correct it, or leave it empty"
-            )
-        return "texts that differ in nearly every row"
-    if len(counts) == len(cells) and sum(" " in text for text in counts) > len(counts) / 2:
-        return "texts that differ in every row"
-    return Column(name, "category", texts=tuple(sorted(counts)))
-
-
-def _varied(column: Column, values: Float[np.ndarray, " n"]) -> Column | str:
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return EMPTY
-    if known.std() <= 1e-12 * np.abs(known).max():
-        return ONE
-    return column
-
-
-def _counts(column: Column, values: Float[np.ndarray, " n"], classes: bool) -> bool:
-    """Whether a column numbers the rows: whole numbers or dates that grow with the row, or a key by
-    its name."""
-    if column.kind == "category" or len(values) < FREE or (column.kind == "date" and not classes):
-        return False
-    whole = column.kind == "date" or bool(np.all(values == np.round(values)))
-    steps = np.diff(values)
-    if whole and len(values) >= COUNTED and (np.all(steps > 0) or np.all(steps < 0)):
-        return classes or bool(np.all(np.abs(steps) == 1))
-    return bool(whole and KEY.fullmatch(column.name) and len(np.unique(values)) == len(values))
+    if (values := getattr(cells, "categories", None)) is not None:  # pandas' own array
+        return Declared(cells, values if cells.ordered else ())
+    if isinstance(cells, str | bytes | Mapping | Set) or not isinstance(cells, Iterable):
+        return [cells]
+    array = np.asarray(cells) if getattr(cells, "dtype", None) is not None else None
+    if array is None:
+        return list(cells)
+    if array.dtype.kind in "iuf" and array.ndim == 1:
+        return array.astype(np.float64)
+    if array.dtype.kind in "mM":
+        array = array.astype(f"{array.dtype.kind}8[us]")  # nanoseconds would be integers
+    return np.atleast_1d(array).tolist()

@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.results.files import extra
-from arml.tables.columns import Cell, normal, numbers
+from arml.tables.kinds import Cell, Number, normal, parts_of
 
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
-COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
-"""A number with a decimal comma."""
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+", re.ASCII)
-"""A number whose comma may also separate its thousands: 1,234."""
+COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+"""Digits with a decimal comma."""
+THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+"""Digits whose comma may also separate thousands: 1,234."""
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 
@@ -84,16 +84,17 @@ def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
     columns = tuple(name for name in cells if name != target)
     x = np.empty((len(lines), len(columns)), np.float32)
     for place, name in enumerate(columns):
-        values, odd = numbers(cells[name])
-        if odd is None and np.any(np.isnan(values)):
+        values, _ = Number(name).read(cells[name])
+        if np.any(np.isnan(values)):
             odd = int(np.argmax(np.isnan(values)))
-        if odd is not None:
             raise ValueError(
                 f"{path}: {str(cells[name][odd]).strip()!r} in column {name!r} of row "
                 f"{lines[odd]} is no finite number: remove the column or correct it"
             )
         x[:, place] = values
-    labels = [str(cell).strip() for cell in cells[target]] if target in cells else None
+    labels = (
+        ["" if c is None else str(c).strip() for c in cells[target]] if target in cells else None
+    )
     return Numbers(x, columns, labels, lines)
 
 
@@ -146,22 +147,26 @@ def _with_points(columns: Cells, where: str, *, sure: bool) -> Cells:
     """
     commas = {}
     for name, cells in columns.items():
-        some = [cell for cell in map(str.strip, cells) if COMMA.fullmatch(cell)]
-        if some and (sure or not all(map(THOUSANDS.fullmatch, some))):
-            commas[name] = some
-    if not commas:
+        parts = (parts_of(cell) for cell in cells if "," in cell)
+        if some := [part[1] for part in parts if part and COMMA.fullmatch(part[1])]:
+            commas[name] = sure or not all(map(THOUSANDS.fullmatch, some))
+    if not any(commas.values()):
         return columns
     for name, cells in columns.items():
         points = [cell for cell in map(str.strip, cells) if "." in cell]
         grouped = [cell for cell in points if POINTS.fullmatch(cell)]
-        if grouped and (name in commas or len(grouped) == len(points)):
+        unclear = [cell for cell in cells if "," in cell] if not commas.get(name, True) else []
+        if unclear or (grouped and (name in commas or len(grouped) == len(points))):
             raise ValueError(
-                f"{where}: the point of {grouped[0]!r} in column {name!r} may separate thousands, "
-                "because the file has decimal commas: write it without a point, or with a comma if "
-                "it is a fraction"
+                f"{where}: the {'comma' if unclear else 'point'} of {[*unclear, *grouped][0]!r} in "
+                f"column {name!r} may separate thousands, because the file has decimal commas: "
+                "write it without, or another way if it is a fraction"
             )
     return {
-        name: [c.replace(",", ".") if COMMA.fullmatch(c.strip()) else c for c in cells]
+        name: [
+            c.replace(",", ".") if (part := parts_of(c)) and COMMA.fullmatch(part[1]) else c
+            for c in cells
+        ]
         if name in commas
         else cells
         for name, cells in columns.items()

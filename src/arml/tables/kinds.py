@@ -1,0 +1,566 @@
+"""The kinds of columns: one small reader each, tried in a stated order.
+
+`column_of` asks the readers of `KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
+with marks (a unit, a currency, thousands), times and durations, dates. The first that reads every
+cell becomes the column, is saved, and reads new cells in the same way; a text that means "unknown"
+is a missing cell to it. If no reader fits, few texts that repeat are a category, and others are
+left out with a reason. If a reader fits most cells, the odd ones are an error that names them.
+"""
+
+import datetime
+import decimal
+import itertools
+import math
+import numbers
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+Cell = Any
+"""A text, a number, a date, or a missing value."""
+Cells = Sequence[Cell] | np.ndarray
+"""Of one column; an array if all are numbers."""
+Dates = Literal["dmy", "mdy", "ymd"]
+"""The order of day, month and year."""
+Order = Literal["", "dmy", "mdy", "ymd"]
+"""None if the dates can be read in one way."""
+Read = tuple[Float[np.ndarray, " n"], list[int]]
+"""Cells as numbers, NaN where one is missing or cannot be read, and the places of those that
+cannot."""
+LARGEST = float(np.finfo(np.float32).max)
+LEVELS = 12
+"""The most columns of a category: its most frequent values have one each."""
+FREE = 5
+"""A column of texts is a category if it has at most so many different values, or each value at
+least twice on average."""
+SHOWN = 5
+"""Cells or values that a message names."""
+LONGEST = 40
+"""Letters of a number, a time or a date."""
+MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
+"""Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
+`None` is missing in this spelling only, and a few more."""
+UNKNOWN = re.compile(
+    r"-+|\.\.|none|unk(nown)?|missing|undefined|n\.a\.?|na\.|n[./]?d\.?|k\.a\.|tb[ad]"
+    r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
+    r"|0+([-/.]0+)+([t ].*)?"
+)
+"""Texts that stand for a missing cell among numbers or dates, in small letters; the last is
+0000-00-00. In other columns they are values."""
+TIDY = {
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
+    **dict.fromkeys(map(ord, "\u2019\u02bc`"), "'"),
+    **{0xFF10 + digit: str(digit) for digit in range(10)},
+}
+"""Minus signs, blanks, apostrophes and digits of many spellings, as one each."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
+MARKS = "$£¥€฿\u20a0-\u20cf"
+QUANTITY = re.compile(
+    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{MARKS}]|Rs\.?|Fr\.|kr\.?|USD|EUR|GBP|CHF|JPY|CNY"
+    r"|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|TRY|RUB|KRW)? ?(?P<inner>[+-]?)"
+    r"(?P<digits>(?:\d[\d.,' _]*)?\.?\d(?:\.(?!\w))?(?:[eE][+-]?\d+)?) ?"
+    rf"(?P<after>[%‰°\"″′{MARKS}]?[^\W\d_]*(?:\^?[23²³])?(?:[/·][^\W\d_]+(?:\^?[23²³])?)*)\.?"
+)
+"""A number with a currency before it, or a currency or unit after it."""
+STYLES = (".", ",.", "'.", "_.", " .", ".,", "',", " ,", ",")
+"""The sign between thousands, if there is one, and the decimal sign, in the order in which they are
+tried: 1,250 alone is 1250."""
+CLOCK = re.compile(
+    r"(?:(\d+) days?,? ?)?(\d+)(?::(\d\d(?:\.\d+)?))?(?::(\d\d(?:\.\d+)?))?(?: ?([ap])\.?m\.?)?",
+    re.ASCII,
+)
+"""14:30, 2:05:10 pm, 8 am, 1 day 03:00:00; minutes and seconds, 4:12.5."""
+SPAN = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)\.?(?:,? |,|(?=\d)|$)", re.ASCII)
+"""One part of a duration: 1h, 30 minutes."""
+HOURS = {
+    unit + plural: hours
+    for units, hours in (
+        ("ms", 1 / 3.6e6),
+        ("s sec second", 1 / 3600),
+        ("m min minute", 1 / 60),
+        ("h hr hour", 1.0),
+        ("d day", 24.0),
+        ("w wk week", 168.0),
+        ("mo month", 730.5),
+        ("y yr year", 8766.0),
+    )
+    for unit in units.split()
+    for plural in ("", "s" * (len(unit) > 1))
+}
+DATE = re.compile(
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?(?P<date>\w+(?:(?:[-/ .]|, |\. )\w+){1,2}?)"
+    r"(?:(?:,? |t)(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?"
+    r"(?: ?(?P<half>[ap])\.?m\.?)?)?(?P<year> \d{4})?"
+)
+"""A date in small letters with a weekday before it and a time after it; the last year is that of C:
+Fri Jan 5 14:30:00 2024."""
+MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+PARTS = {
+    "Y": r"(?P<Y>\d{4})",
+    "y": r"(?P<y>\d\d)",
+    "M": r"(?P<M>\d\d?)",
+    "B": f"(?P<B>{MONTHS.replace(' ', '|')})[a-z]*",
+    "D": r"(?P<D>\d\d?)(?:st|nd|rd|th)?",
+    ".": r"\.",
+}
+"""Years of four and of two digits, months and their names, and days."""
+ORDERS = {
+    order: [re.compile("".join(PARTS.get(sign, sign) for sign in form)) for form in forms.split()]
+    for order, forms in (
+        ("", "Y-M-D Y-M M-Y Y.M.D D.M.Y D-B-Y D-B-y Y-B-D B-D-Y B-Y"),
+        ("dmy", "D-M-Y D-M-y D.M.y"),
+        ("mdy", "M-D-Y M-D-y M.D.y"),
+        ("ymd", "y-M-D y.M.D"),
+    )
+}
+"""Forms of dates that can be read in one way, beside ISO 8601, and those that depend on an order;
+other signs between the parts are minus signs here."""
+EPOCH = datetime.datetime(1970, 1, 1)
+_N = r"[+-]?\d[\d.,]*"
+FORMS = {
+    "bounds": re.compile(rf"[<>≤≥~≈±]=? ?{_N}.*|{_N} ?\+"),
+    "ranges or ratios": re.compile(
+        rf"{_N}[^\d+-]{{0,5}} ?(?:-|to|\.\.\.?|…|/|:|±|\+/-|x|×) ?{_N}\D{{0,9}}"
+    ),
+    "numbers with different units or marks": QUANTITY,
+}
+"""Forms that are nearly numbers, by the reason to leave them out."""
+ONE, EMPTY = "has one value in all rows", "is empty"
+
+
+class Declared(list[Cell]):
+    """Cells of a column that its data frame declares a category."""
+
+    def __init__(self, cells: Iterable[Cell], order: Iterable[Cell]) -> None:
+        super().__init__(cells)
+        self.order = tuple(map(text_of, order))
+        """Its values, if they have an order."""
+
+
+@dataclass
+class Source:
+    """A table whose columns are read: what its user says of it, and what is found."""
+
+    where: str = "the table"
+    lines: Sequence[int] | None = None
+    dates: Dates | None = None
+    keep: Sequence[str] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    hints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class Column(msgspec.Struct, frozen=True, tag_field="kind"):
+    """How the cells of one column are read."""
+
+    name: str
+    example: str = ""
+    """A cell whose marks are dropped."""
+    kind: ClassVar[str]
+
+    @classmethod
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+        """The ways in which this kind may read the cells, the likeliest first."""
+        raise NotImplementedError
+
+    @classmethod
+    def fits(cls, name: str, cells: Cells, source: Source) -> "Fit | None":
+        """The way that reads the most cells, the first of equals; None if none reads any."""
+        fits = (Fit(way, *way.read(cells)) for way in cls.ways(name, cells, source))
+        best = min(fits, key=lambda fit: len(fit.odd), default=None)
+        return None if best is None or np.all(np.isnan(best.values)) else best
+
+    def one(self, cell: Cell) -> float | None:
+        """ONE cell as a number; None if it cannot be read."""
+        raise NotImplementedError
+
+    def read(self, cells: Cells) -> Read:
+        """The cells as numbers."""
+        values, odd = np.full(len(cells), np.nan), []
+        for place, cell in enumerate(cells):
+            if (value := self.one(cell)) is not None:
+                values[place] = value
+            elif not missing(cell):
+                odd.append(place)
+        return values, odd
+
+    def about(self) -> str:
+        """How the cells are read, in words."""
+        hours = " hours" * (self.kind == "time")
+        return f"{self.kind}, {self.example!r} is {self.one(self.example) or 0:.6g}{hours}"
+
+
+class Fit(NamedTuple):
+    """A column, the values of its cells, and the places of cells that it cannot read."""
+
+    column: Column
+    values: Float[np.ndarray, " n"]
+    odd: list[int]
+
+
+class Number(Column, frozen=True, tag="number"):
+    """Plain numbers: 1.5, -2, 1e6. Durations of Python and pandas, in seconds."""
+
+    kind = "number"
+
+    @classmethod
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+        """One, unless digits with leading zeros are codes."""
+        return [] if is_code(cells) and name not in source.keep else [cls(name)]
+
+    def one(self, cell: Cell) -> float | None:
+        """As `number`."""
+        return number(cell)
+
+    def read(self, cells: Cells) -> Read:
+        """Also of an array, without a loop."""
+        if not isinstance(cells, np.ndarray):
+            return super().read(cells)
+        odd = np.abs(cells) > LARGEST
+        return np.where(odd, np.nan, cells), np.flatnonzero(odd).tolist()
+
+    def about(self) -> str:
+        """Nothing is dropped."""
+        return "number"
+
+
+class Quantity(Column, frozen=True, tag="quantity"):
+    """Numbers with marks: 12%, $1,250.50, (3), a unicode minus; with one unit in all cells."""
+
+    kind = "number"
+    unit: str = ""
+    style: str = "."
+    """One of `STYLES`."""
+
+    @classmethod
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+        """The most frequent unit in each style."""
+        parts = [(tidy(c), part) for c in cells if (part := parts_of(c)) and number(c) is None]
+        if not parts or is_code(cells):
+            return []
+        unit = Counter(unit for _, (_, _, unit) in parts).most_common(1)[0][0]
+        example = max((cell for cell, part in parts if part[2] == unit), key=len)
+        return [cls(name, example, unit, style) for style in STYLES]
+
+    def one(self, cell: Cell) -> float | None:
+        """Without its marks."""
+        if not isinstance(cell, str):
+            return None if self.unit else number(cell)
+        sign, digits, unit = parts_of(cell) or ("", "", None)
+        *group, point = map(re.escape, self.style)
+        whole = rf"\d*|[1-9]\d{{0,2}}(?:{group[0]}\d\d\d?)*{group[0]}\d{{3}}" if group else r"\d*"
+        form = rf"(?:{whole})(?:{point}\d*)?(?:[eE][+-]?\d+)?"
+        if unit != self.unit or not re.fullmatch(form, digits):
+            return None
+        return number(sign + digits.replace(self.style[:-1], "").replace(self.style[-1], "."))
+
+
+class Time(Column, frozen=True, tag="time"):
+    """Times of the day and durations, in hours: 14:30, 2:05 pm, 1 h 30 min, PT1H30M."""
+
+    kind = "time"
+
+    @classmethod
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+        """One."""
+        return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
+
+    def one(self, cell: Cell) -> float | None:
+        """In hours."""
+        if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > LONGEST:
+            return None
+        text = tidy(text).casefold()
+        if text[:1] == "-":
+            value = self.one(text[1:])
+            return None if value is None else -value
+        match = CLOCK.fullmatch(text)
+        if match and (match[3] or match[5]):
+            day, hour, minute, second = (float(match[k] or 0) for k in range(1, 5))
+            if "." in (match[3] or ""):
+                return (hour + minute / 60) / 60
+            hour = hour % 12 + 12 * (match[5] == "p") if match[5] else hour
+            return 24 * day + hour + minute / 60 + second / 3600
+        text = re.sub(r"^pt?(?=\d)|(?<=d)t(?=\d)", "", text)
+        spans = [float(n) * HOURS.get(unit, math.nan) for n, unit in SPAN.findall(text)]
+        known = spans and not SPAN.sub("", text) and not math.isnan(sum(spans))
+        return sum(spans) if known else None
+
+
+class Date(Column, frozen=True, tag="date"):
+    """Dates with or without a time, in days since 1970 in UTC. ISO 8601, dates with the name of a
+    month, years of four digits first or last, and years of two digits."""
+
+    kind = "date"
+    order: Order = ""
+
+    @classmethod
+    def fits(cls, name: str, cells: Cells, source: Source) -> Fit | None:
+        """**Raises** `ValueError` if two orders read all cells, and differ."""
+        ways = [cls(name, order=k) for k in ((source.dates,) if source.dates else get_args(Order))]
+        fits = [Fit(way, *way.read(cells)) for way in ways]
+        whole = [fit for fit in fits if not strange(cells, fit.odd)]
+        for one, other in itertools.pairwise(whole):
+            if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
+                raise ValueError(
+                    f"{source.where}: the dates of column {name!r}, such as "
+                    f"{cells[int(unlike[0])]!r}, can be read as a {one.column.about()} or a "
+                    f"{other.column.about()}: choose with --dates (dates=...), or write them as "
+                    "2024-05-31"
+                )
+        best = min(fits, key=lambda fit: len(fit.odd))
+        return None if np.all(np.isnan(best.values)) else best
+
+    def one(self, cell: Cell) -> float | None:
+        """In days since 1970."""
+        text = str(cell).strip()
+        if len(text) > LONGEST or isinstance(cell, numbers.Number) or text.isdecimal():
+            return None
+        when: datetime.datetime | None
+        try:
+            when = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            match = DATE.fullmatch(tidy(text).casefold())
+            when = self._spelled(match) if match else None
+        if when is None:
+            return None
+        if when.tzinfo is not None:
+            when = when.astimezone(datetime.UTC).replace(tzinfo=None)
+        return (when - EPOCH).total_seconds() / 86_400
+
+    def _spelled(self, match: re.Match[str]) -> datetime.datetime | None:
+        date = re.sub(r"[,.]? |/", "-", match["date"] + (match["year"] or ""))
+        hour, minute, second = (int(match[k] or 0) for k in ("hour", "minute", "second"))
+        hour = hour % 12 + 12 * (match["half"] == "p") if match["half"] else hour
+        for form in (*ORDERS[""], *ORDERS[self.order]):
+            if found := form.fullmatch(date):
+                part = {"M": "0", "D": "1", **found.groupdict()}
+                year = int(part.get("Y") or 1969 + (int(part["y"]) + 31) % 100)
+                month = MONTHS.index(part["B"]) // 4 + 1 if "B" in part else int(part["M"])
+                try:
+                    return datetime.datetime(year, month, int(part["D"]), hour, minute, second)
+                except ValueError:
+                    continue
+        return None
+
+    def about(self) -> str:
+        """With the order, if the cells need one."""
+        return f"date ({self.order})" if self.order else "date"
+
+
+class Category(Column, frozen=True, tag="category"):
+    """Texts, or numbers that a data frame declares a category, as places among its values. Of an
+    unknown value the place is -1; NaN if the values have an order."""
+
+    kind = "category"
+    texts: tuple[str, ...] = ()
+    """Its values, sorted or in their order."""
+    ordered: bool = False
+
+    def read(self, cells: Cells) -> Read:
+        """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
+        place = {text: float(i) for i, text in enumerate(self.texts)}
+        values, odd = np.full(len(cells), np.nan), []
+        for i, cell in enumerate(cells):
+            gap = missing(cell)
+            if gap and not isinstance(cell, str):
+                continue
+            if (found := place.get(text_of(cell))) is not None:
+                values[i] = found
+            elif not gap:
+                values[i] = math.nan if self.ordered else -1
+                odd.append(i)
+        return values, odd
+
+    def about(self) -> str:
+        """With its first values."""
+        values = f"{', '.join(self.texts[:SHOWN])}{', ...' if len(self.texts) > SHOWN else ''}"
+        return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
+
+
+KINDS: tuple[type[Column], ...] = (Number, Quantity, Time, Date)
+"""In the order in which they are tried."""
+AnyColumn = Number | Quantity | Time | Date | Category
+
+
+def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
+    """How the cells of a column are read; None if they are not, with the reason in `source`.
+
+    **Raises** `ValueError` in one line for dates that can be read in two ways.
+    """
+    known = [cell for cell in cells if not missing(cell)]
+    if not known:
+        source.left_out[name] = EMPTY
+        return None
+    if isinstance(cells, Declared):
+        texts = cells.order or tuple(sorted({*map(text_of, known)}))
+        return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
+    best: tuple[Fit, list[int]] | None = None
+    for kind in KINDS:
+        if (fit := kind.fits(name, cells, source)) is None:
+            continue
+        if not (odd := strange(cells, fit.odd)):
+            if words := sorted({repr(normal(cells[i])) for i in fit.odd}):
+                source.hints.append(f"column {name!r}: {', '.join(words)} counts as missing")
+            return _varied(fit.column, cells, source)
+        if best is None or len(odd) < len(best[1]):
+            best = fit, odd
+    counts = Counter(map(text_of, known))
+    if best is not None:
+        fit, odd = best
+        infinite = isinstance(cells[odd[0]], numbers.Real) and not isinstance(cells[odd[0]], bool)
+        repeat = len(counts) <= min(LEVELS, len(known) / 2)
+        repeat = repeat and all(counts[text_of(cells[i])] > 1 for i in odd)
+        if infinite or (len(odd) < np.sum(~np.isnan(fit.values)) and not repeat):
+            unit = fit.column.unit if isinstance(fit.column, Quantity) else ""
+            what = f"no {fit.column.kind}{f' with the unit {unit!r}' if unit else ''}"
+            what = "not finite, or too large" if infinite else what
+            source.errors.append(f"{named(name, cells, odd, source.lines)} is {what}")
+            return None
+    return _category(name, cells, counts, source)
+
+
+def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> Fit | None:
+    """Texts as a category, unless they differ in nearly every row."""
+    n, why = counts.total(), ""
+    plain = {text for text in counts if number(text) is not None}
+    near = {
+        form: [
+            text
+            for text in counts
+            if text not in plain and pattern.fullmatch(tidy(text).strip("()"))
+        ]
+        for form, pattern in FORMS.items()
+    }
+    form = max(near, key=lambda form: len(near[form]))
+    if is_code(cells):
+        why = f"has codes with a leading zero, such as {min(counts)!r}"
+    elif near[form] and len(plain.union(*near.values())) > len(counts) / 2:
+        why = f"has {form}, such as {near[form][0]!r}"
+    elif plain:
+        why = f"has texts among its numbers, such as {min({*counts} - plain)!r}"
+    if len(counts) > 1 and name not in source.keep:
+        if len(counts) > (n / 2 if why else max(FREE, n / 2)):
+            source.left_out[name] = why or "texts that differ in nearly every row"
+        elif len(counts) == n and sum(" " in text for text in counts) > n / 2:
+            source.left_out[name] = "texts that differ in every row"
+        if name in source.left_out:
+            return None
+        source.hints += [f"column {name!r} is a category: it {why}"] * bool(why)
+        source.hints += [f"column {name!r}: 'None' counts as missing"] * any(
+            isinstance(cell, str) and cell.strip() == "None" for cell in cells
+        )
+        source.hints += alike(counts, f"column {name!r}")
+    return _varied(Category(name, texts=tuple(sorted(counts))), cells, source)
+
+
+def _varied(column: Column, cells: Cells, source: Source) -> Fit | None:
+    """The column, unless it has one value that nobody wants to keep."""
+    fit = Fit(column, *column.read(cells))
+    known = fit.values[~np.isnan(fit.values)]
+    if known.std() <= 1e-12 * np.abs(known).max() and column.name not in source.keep:
+        source.left_out[column.name] = ONE
+        return None
+    return fit
+
+
+def alike(texts: Iterable[str], what: str) -> list[str]:
+    """A hint for values that differ in capital letters or blanks alone."""
+    groups: dict[str, list[str]] = {}
+    for text in sorted({*texts}):
+        groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
+    same = [" and ".join(group) for group in groups.values() if len(group) > 1]
+    return [f"{what}: {', '.join(same)} count as different values"] if same else []
+
+
+def strange(cells: Cells, odd: Sequence[int]) -> list[int]:
+    """Those of the places whose cells do not mean "unknown"."""
+    words = (cells[i] if isinstance(cells[i], str) else "odd" for i in odd)
+    return [
+        i for i, word in zip(odd, words, strict=True) if not UNKNOWN.fullmatch(tidy(word).lower())
+    ]
+
+
+def named(name: str, cells: Cells, places: Sequence[int], lines: Sequence[int] | None) -> str:
+    """Cells of a column with their rows, for a message."""
+    rows: dict[str, int] = {}
+    for i in places:
+        rows.setdefault(repr(cells[i]), lines[i] if lines is not None else i + 1)
+    (cell, row), *others = rows.items()
+    more = ", ".join(f"{other} of row {row}" for other, row in others[:SHOWN])
+    more += f" and {len(others) - SHOWN} more" * (len(others) > SHOWN)
+    return f"{cell} in column {name!r} of row {row}{f' (also {more})' if more else ''}"
+
+
+def is_code(cells: Cells) -> bool:
+    """Whether all cells are digits, some of them with a leading zero: 02139, 007."""
+    if isinstance(cells, np.ndarray):
+        return False
+    texts = [cell.strip() if isinstance(cell, str) else "-" for cell in cells if not missing(cell)]
+    return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
+
+
+def missing(cell: Cell) -> bool:
+    """Whether the cell is empty."""
+    if isinstance(cell, str):
+        return bool(MISSING.fullmatch((text := cell.strip()).lower())) or text == "None"
+    try:
+        return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
+    except TypeError:  # pandas' NA equals nothing, not even itself
+        return True
+
+
+def normal(text: str) -> str:
+    """A text without blanks at its ends, its letters in one form: file systems write others."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def tidy(text: str) -> str:
+    """As `normal`, with minus signs, blanks, apostrophes and digits of one spelling."""
+    return " ".join(normal(text).translate(TIDY).split())
+
+
+def text_of(cell: Cell) -> str:
+    """A cell of a category as text: the number 1.0 is the text 1."""
+    if isinstance(cell, float | np.floating) and float(cell).is_integer():
+        return str(int(cell))
+    return normal(cell if isinstance(cell, str) else str(cell))
+
+
+def number(cell: Cell) -> float | None:
+    """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
+    bits."""
+    value = math.nan
+    if isinstance(cell, str):
+        value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
+    elif isinstance(cell, datetime.timedelta):
+        value = cell.total_seconds()
+    elif not isinstance(cell, bool) and isinstance(cell, numbers.Real | decimal.Decimal):
+        try:
+            value = float(cell)
+        except OverflowError:  # a large integer
+            return None
+    return value if abs(value) <= LARGEST else None
+
+
+def parts_of(cell: Cell) -> tuple[str, str, str] | None:
+    """The sign, the digits and the unit of a number with marks; None for another cell."""
+    if not isinstance(cell, str) or len(cell) > LONGEST:
+        return None
+    text = re.sub(r" ?[×x*·] ?10\^(?=-?\d)", "e", tidy(cell))
+    inside = text.startswith("(") and text.endswith(")")
+    match = QUANTITY.fullmatch(text[1:-1].strip() if inside else text)
+    if match is None or match["after"].casefold() in ("am", "pm"):
+        return None
+    sign = match["sign"] + match["inner"] + "-" * inside
+    unit = re.sub(r"(?<=[^\W\d_]{2})s$", "", match["after"])  # 1 day, 2 days
+    unit = f"{match['before'] or ''} {unit}".strip()
+    return (sign, match["digits"], unit) if len(sign) < 2 else None
