@@ -63,10 +63,10 @@ demo: .venv/.installed
 	  xdg-open $(DEMO)/report.html > /dev/null 2>&1 & \
 	fi; echo "the report is $(DEMO)/report.html"
 
-# `make study SCALE=smoke`; `.venv/bin/python -m study --help` has more.
+# `make study SCALE=smoke`, `make study ON=ray`; `.venv/bin/python -m study --help` has more.
 SCALE ?= laptop
 study: .venv/.installed
-	$(BIN)/python -m study --scale $(SCALE)
+	$(BIN)/python -m study --scale $(SCALE) $(if $(ON),--on $(ON))
 
 docs: .venv/.installed-docs
 	$(BIN)/python docs/make_pages.py --check

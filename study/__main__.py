@@ -1,26 +1,28 @@
 """`python -m study`: run the tables of the paper, or some of them, and write a page about them."""
 
-import json
 import os
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import tyro
+from rich.console import Console
 from tyro.conf import Positional
 
+from arml.cli.console import INTERRUPTED, Display, Stop, say
 from arml.datasets.prepare import open_store, place
+from arml.experiment import workers
+from arml.experiment.workers import Message
 from arml.report.tables import duration
 from arml.results.files import cores
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall
 from study.plan import SCALES, Table, Unit, seconds, table, units
-from study.unit import STOPPED, is_done
+from study.unit import is_done
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class Options:
     paper's own budget on the benchmarks' data, which is days of a GPU."""
     workers: int = 0
     """Processes at a time; 0 for one on each CPU core, or one if there is an NVIDIA GPU."""
+    on: str | None = None
+    """Run them on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    ray://HOST:PORT. The folder must be on storage that all nodes share."""
     out: Path | None = None
     """Folder of the study; runs/study-SCALE if not given."""
     rows: tuple[str, ...] = ()
@@ -74,7 +79,8 @@ def run(options: Options) -> int:
     print(
         f"{len(work) - len(left)} of {len(work)} runs are done; about {told(left)} left", flush=True
     )
-    failed, stopped = carry_out(left, out, options.workers or workers())
+    count = options.workers or (usual_workers() if options.on is None else len(left))
+    failed, stopped = carry_out(left, out, count, options.on) if left else (0, 0)
     found = load(out)
     (out / "tables.md").write_text(page(found), encoding="utf-8")
     print(f"the page is {out / 'tables.md'}")
@@ -82,7 +88,7 @@ def run(options: Options) -> int:
         collect(out, options.collect)
     if stopped:
         print(f"stopped and saved; {stopped} runs are left: give the same command to continue")
-        return STOPPED
+        return INTERRUPTED
     return 1 if failed else 0
 
 
@@ -123,48 +129,43 @@ def check_data(work: list[Unit]) -> None:
         )
 
 
-def workers() -> int:
+def usual_workers() -> int:
     """One process a core, or one where a GPU does the work."""
     gpu = Path("/dev/nvidia0").exists() and os.environ.get("JAX_PLATFORMS") != "cpu"
     return 1 if gpu else cores()
 
 
-def carry_out(work: list[Unit], out: Path, count: int) -> tuple[int, int]:
+def carry_out(work: list[Unit], out: Path, count: int, on: str | None) -> tuple[int, int]:
     """Carry out the units, each in a process of its own; returns how many failed, and how many
-    were stopped or not begun. Ctrl-C reaches the processes, which save and end."""
-    begin = time.monotonic()
+    were stopped or not begun. After Ctrl-C the processes save and end."""
+    begin, console = time.monotonic(), Console()
     ended: list[Unit] = []
     failed: list[Unit] = []
+    display = Display(console, "", rows=())
 
-    def one(unit: Unit) -> None:
-        if stopping:
+    def received(number: int, message: Message) -> None:
+        unit = work[number]
+        if "step" in message:
+            display.show(unit["folder"], message["step"], unit["experiment"]["steps"], row=number)
             return
-        folder = out / unit["folder"]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "unit.json").write_text(json.dumps(unit), encoding="utf-8")
-        with (folder / "log.txt").open("ab") as log:
-            command = [sys.executable, "-m", "study.unit", str(out), unit["folder"]]
-            status = subprocess.run(command, stderr=log, stdout=log, check=False).returncode
-        if status == STOPPED or stopping:
-            return
+        display.drop(number)
+        how = message["ended"]
         ended.append(unit)
-        failed.extend([unit] if status else [])
+        failed.extend([unit] if how != "done" else [])
         spent, planned = time.monotonic() - begin, sum(done["seconds"] for done in ended)
         left = sum(u["seconds"] for u in work) - planned
-        how = f"failed, see {folder / 'log.txt'}" if status else "done"
-        print(f"{unit['folder']}: {how}; about {duration(left * spent / planned)} left", flush=True)
+        say(console, f"{unit['folder']}: {how}; about {duration(left * spent / planned)} left")
 
-    stopping = False
-    with ThreadPoolExecutor(count) as pool:
-        waiting = [pool.submit(one, unit) for unit in work]
-        try:
-            for task in waiting:
-                task.result()
-        except KeyboardInterrupt:
-            stopping = True
-            print("stopping: the runs save their state", flush=True)
-            pool.shutdown(cancel_futures=True)
-    return len(failed), len(work) - len(ended)
+    jobs = [{"out": str(out.resolve()), "unit": unit} for unit in work]
+    stop = Stop("stopping: the runs save their state")
+    # Elsewhere than on a terminal a line for each unit is enough.
+    with stop.listening(), display if console.is_terminal else nullcontext():
+        died = workers.carry_out(
+            "study.unit:work", jobs, out, workers=count, received=received, stop=stop, on=on
+        )
+    for number, why in died.items():
+        say(console, f"{work[number]['folder']}: failed: {why}")
+    return len(failed) + len(died), len(work) - len(ended) - len(died)
 
 
 def listing(tables: list[Table], work: list[Unit]) -> str:

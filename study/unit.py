@@ -1,13 +1,11 @@
 """One run of the study: trained, scored and explained, in an ordinary run folder.
 
-`python -m study.unit OUT FOLDER` carries out the unit that `OUT/FOLDER/unit.json` describes. Each
-part continues where it stopped, a finished part is not repeated, and an interrupted unit saves.
+Each part continues where it stopped, a finished part is not repeated, and an interrupted unit
+saves.
 """
 
-import json
 import shutil
-import signal
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,6 @@ from arml.explain.explaining import explain
 from arml.results.files import read_json, write_json
 from arml.results.scores import Scores, write_scores
 from study.plan import Unit
-
-STOPPED = 130
-"""The exit status of a unit that was interrupted and saved."""
 
 
 def is_scored(unit: Unit, out: Path) -> bool:
@@ -40,7 +35,12 @@ def is_done(unit: Unit, out: Path) -> bool:
     return is_scored(unit, out) and (not unit["explain"] or explained.is_file())
 
 
-def carry_out(unit: Unit, out: Path, stopping: Any = lambda: False) -> bool:
+def carry_out(
+    unit: Unit,
+    out: Path,
+    stopping: Callable[[], bool] = lambda: False,
+    watch: Callable[[int, Any], None] = lambda step, record: None,
+) -> bool:
     """Train, score and explain one unit; returns whether it is finished.
 
     **Raises** `ValueError` in one line, as `arml.run` and `arml.evaluate` do.
@@ -48,7 +48,7 @@ def carry_out(unit: Unit, out: Path, stopping: Any = lambda: False) -> bool:
     folder = out / unit["folder"]
     experiment = from_json(unit["experiment"], unit["folder"])
     go_on(experiment, folder)
-    if arml.run(experiment, folder, stop=stopping) < experiment.steps:
+    if arml.run(experiment, folder, stop=stopping, watch=watch) < experiment.steps:
         return False
     run = arml.Run(folder)
     if not is_scored(unit, out):
@@ -105,21 +105,17 @@ def row_of(unit: Unit, run: arml.Run, scores: Scores) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    out, folder = Path(sys.argv[1]), sys.argv[2]
-    asked: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: asked.append(number))
-    unit = json.loads((out / folder / "unit.json").read_text(encoding="utf-8"))
+def work(job: dict[str, Any], send: Any, stop: Any) -> None:
+    """Carry out the job `{out, unit}` of a worker; sends each step, and at the end how it ended."""
+    out, unit = Path(job["out"]), job["unit"]
+    failure = out / unit["folder"] / "failure.json"
     try:
-        done = carry_out(unit, out, lambda: bool(asked))
+        done = carry_out(unit, out, stop, lambda step, record: send({"step": step}))
     except (ValueError, OSError) as error:
-        write_json(out / folder / "failure.json", {"error": " ".join(str(error).split())})
-        print(f"{folder}: {error}", file=sys.stderr)
-        return 1
-    (out / folder / "failure.json").unlink(missing_ok=True)
-    return 0 if done else STOPPED
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        why = " ".join(str(error).split())
+        write_json(failure, {"error": why})
+        send({"ended": f"failed: {why}"})
+    else:
+        failure.unlink(missing_ok=True)
+        if done:
+            send({"ended": "done"})

@@ -122,19 +122,19 @@ def test_a_process_that_dies_ends_the_other_and_the_run_goes_on(killed, tmp_path
         (("h:1", 2, 2), (4, 0), "process must be at most 1, got 2"),
         (("h:1", 0, 0), (4, 0), "processes must be at least 1, got 0"),
         (("h", 2, 0), (4, 0), "coordinator must be HOST:PORT, got 'h'"),
-        ((None, 2, 0), (4, 0), "come together"),
+        (("", 2, 0), (4, 0), "coordinator must be HOST:PORT, got ''"),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_process_waits(given, shape, said):
     with pytest.raises(ValueError, match=said):
-        Processes(*given).check(*shape)
+        Processes(True, *given).check(*shape)
 
 
 def test_the_processes_of_a_job_are_counted_before_they_are_joined(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "3")
     with pytest.raises(ValueError, match="of the 3 processes, got 4"):
-        Processes().check(4, 0)
-    Processes().check(6, 2)
+        Processes(True).check(4, 0)
+    Processes(True).check(6, 2)
 
 
 @pytest.mark.parametrize("words", [["--seeds", "2"], ["--minutes", "1"]])

@@ -150,11 +150,18 @@ class Display:
     ) -> None:
         """Show what is done now in a row, and how much of it if that is known. A new `text` starts
         the time anew."""
+        if row not in self.tasks:
+            self.tasks[row] = self.bar.add_task(text, total=None, note="")
         task = self.tasks[row]
         if self.bar.tasks[task].description != text:
             self.bar.reset(task, description=text)
         note = note or (f"{done:,}/{total:,}" if total else "")
         self.bar.update(task, completed=done, total=total, note=note)
+
+    def drop(self, row: object) -> None:
+        """Show a row no longer, because it is over."""
+        if row in self.tasks:
+            self.bar.update(self.tasks[row], visible=False)
 
     def __enter__(self) -> "Display":
         self.bar.start()

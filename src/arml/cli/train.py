@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -42,8 +41,6 @@ class TrainOptions(TrainingOptions):
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: int = 0
     """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
-    distributed: bool = False
-    """Train one run in several processes, on one machine or many: each gets this command."""
     joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
 
     def check(self) -> None:
@@ -56,16 +53,11 @@ class TrainOptions(TrainingOptions):
             raise ValueError(
                 "--seeds excludes --devices, because each seed has one process: leave one out"
             )
-        if self.several_processes and (self.seeds > 1 or self.steps is None):
+        if self.joined.several and (self.seeds > 1 or self.steps is None):
             raise ValueError(
                 "--distributed trains one run, for as many steps in each process: give --steps, "
                 "and neither --seeds nor --minutes"
             )
-
-    @property
-    def several_processes(self) -> bool:
-        """Whether this process is one of several that train one run."""
-        return self.distributed or self.joined != Processes()
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -83,8 +75,8 @@ def train_command(arguments: Sequence[str]) -> int:
         check_place(options.run)
     experiment.check()
     again = command("train", *arguments)
-    with ending() if options.several_processes else nullcontext():
-        if options.several_processes:
+    with ending(options.joined.several):
+        if options.joined.several:
             check_claim(experiment, options.run)
             options.joined.check(experiment.batch, devices)
             options.joined.join()
@@ -147,7 +139,7 @@ def _train(
     console: Console, experiment: Experiment, options: TrainOptions, again: str, devices: int
 ) -> int:
     """Train one seed, or continue; returns the exit status."""
-    folder, distributed = options.run, options.several_processes
+    folder, distributed = options.run, options.joined.several
     place = folder / "checkpoints"
     done = checkpoint.latest(place) == experiment.steps
     if done and checkpoint.is_sound(place, experiment.steps):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import equinox as eqx
 import numpy as np
-from jax.sharding import Mesh
 
 from arml.core.checks import MOST
 from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
@@ -44,15 +43,7 @@ from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, spli
 from arml.training import checkpoint
 from arml.training.checkpoint import filled, named
 from arml.training.devices import mesh_of, provenance, share
-from arml.training.distributed import (
-    Processes,
-    any_of,
-    from_first,
-    in_turn,
-    is_first,
-    same_end,
-    same_in_all,
-)
+from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import FitOptions, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
@@ -201,85 +192,70 @@ def run(
     check_place(folder)
     check_claim(experiment, folder)
     if distributed:
-        several = Processes()
+        several = Processes(distributed=True)
         several.check(experiment.batch, devices)
         several.join()
     mesh = mesh_of(devices, processes=distributed)
     share(mesh, experiment.batch)
     first = not distributed or is_first()
-    with locked(folder) if first else nullcontext(), same_end(mesh):
-        return _run(experiment, folder, mesh, first, watch, stop, progress)
-
-
-def _run(
-    experiment: Experiment,
-    folder: Path,
-    mesh: Mesh | None,
-    first: bool,
-    watch: "Watch",
-    stop: Callable[[], bool],
-    progress: Progress | None,
-) -> int:
-    """`run` in a folder that this process, or the `first` of several, has locked."""
     checkpoints = folder / CHECKPOINTS
-    check_claim(experiment, folder)
+    with locked(folder) if first else nullcontext():
+        with in_turn(mesh):
+            check_claim(experiment, folder)
+            splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+            # Before the folder is claimed, because it may raise.
+            now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
+            if not experiment.steps and named(now.state.learner):
+                raise ValueError(
+                    "steps must be at least 1, got 0: this learner has weights to train"
+                )
+            claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
+            done, now = checkpoint.restore_newest(checkpoints, now) or (0, now)
+        if len({*of_all(mesh, done)}) > 1:
+            raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
+        if first:
+            truncate_metrics(folder / METRICS, done)
+        watch(done, {})
+        if first and not experiment.steps:
+            checkpoint.save(checkpoints, 0, now)
+        began = time.monotonic() - float(now.seconds)
+        timed: list[tuple[float, int]] = []
 
-    def built() -> Splits:
-        return splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+        def each(step: int, loss: float) -> bool:
+            watch(step, {"loss": loss})
+            return stop()
 
-    splits = in_turn(mesh, built)
-    same_in_all(mesh, "options or data", [to_json(experiment), splits.sources])
-    # Before the folder is claimed, because it may raise.
-    now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
-    if not experiment.steps and named(now.state.learner):
-        raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
-    if first:
-        claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
-        saved, now = checkpoint.restore_newest(checkpoints, now) or (0, now)
-        truncate_metrics(folder / METRICS, saved)
-    now = from_first(mesh, now)
-    done = int(now.state.step)
-    watch(done, {})
-    if first and not experiment.steps:
-        checkpoint.save(checkpoints, 0, now)
-    began = time.monotonic() - float(now.seconds)
-    timed: list[tuple[float, int]] = []
-
-    def each(step: int, loss: float) -> bool:
-        watch(step, {"loss": loss})
-        return stop()
-
-    loop = intervals(
-        FitOptions.of(experiment),
-        now.state,
-        splits.train,
-        splits.validation,
-        key=training_key(experiment.seed),
-        mesh=mesh,
-        each=each,
-    )
-    with closing(loop):
-        for moment in loop:
-            before, done = done, moment.step
-            timed.append((time.monotonic(), done))
-            record = moment.record
-            if first:
-                append_metric(folder / METRICS, {"step": done, "loss": record["loss"]})
-            if first and "validation" in record:
-                scored = {k: record[k] for k in ("validation", "validation_ci95")}
-                append_metric(folder / METRICS, {"step": done, **scored})
-            watch(done, record)
-            stopping = any_of(mesh, stop())
-            due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
-            if first and (done == experiment.steps or stopping or due):
-                seconds = np.asarray(time.monotonic() - began)
-                checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
-            if stopping:
-                break
-    if first and len(timed) > 1:  # the first interval compiles
-        (since, at), (until, end) = timed[0], timed[-1]
-        note_pace(experiment, (until - since) / (end - at))
-    return done
+        loop = intervals(
+            FitOptions.of(experiment),
+            now.state,
+            splits.train,
+            splits.validation,
+            key=training_key(experiment.seed),
+            mesh=mesh,
+            each=each,
+        )
+        with closing(loop):
+            for moment in loop:
+                before, done = done, moment.step
+                timed.append((time.monotonic(), done))
+                record = moment.record
+                rows = [{"loss": record["loss"]}]
+                if "validation" in record:
+                    rows += [{k: record[k] for k in ("validation", "validation_ci95")}]
+                for row in rows if first else []:
+                    append_metric(folder / METRICS, {"step": done, **row})
+                watch(done, record)
+                stopping = any(of_all(mesh, stop()))
+                due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
+                if first and (done == experiment.steps or stopping or due):
+                    seconds = np.asarray(time.monotonic() - began)
+                    checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
+                if stopping:
+                    break
+        if first and len(timed) > 1:  # the first interval compiles
+            (since, at), (until, end) = timed[0], timed[-1]
+            note_pace(experiment, (until - since) / (end - at))
+        return done
 
 
 def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -126,6 +127,7 @@ def cluster(on: str) -> Any:
         handed = {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
         named = on != "ray" or "RAY_ADDRESS" in os.environ
         own = {} if named else {"num_cpus": cores(), "include_dashboard": False}
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # Ray only starts programs
         try:
             ray.init(
                 on if on != "ray" else None,
@@ -138,16 +140,6 @@ def cluster(on: str) -> Any:
             first = " ".join(str(error).split())[:200]
             raise ValueError(f"no Ray cluster at {on} ({first}): check the address") from error
     return ray
-
-
-def share_of(ray: Any, jobs: int) -> dict[str, int]:
-    """What each of so many jobs gets at a time: one GPU if the nodes have some, and its part of the
-    CPU cores of the smallest node, so that each node can carry out a job."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if gpus := [node for node in nodes if node.get("GPU")]:
-        return {"num_gpus": 1, "num_cpus": int(min(node["CPU"] // node["GPU"] for node in gpus))}
-    found = [node["CPU"] for node in nodes if node.get("CPU")]
-    return {"num_cpus": max(1, int(min(*found, sum(found) // jobs)))}
 
 
 class Board:
@@ -170,19 +162,19 @@ class Board:
 def _on_ray(
     function: str, jobs: Sequence[Message], on: str, workers: int, stop: Stop
 ) -> Generator[tuple[int, Message]]:
-    """Carry out jobs on a cluster, as `_here` on this machine."""
+    """Carry out jobs on a cluster, as `_here` on this machine: each gets one core, and one GPU if
+    there are some."""
     ray = cluster(on)
-    alive = {"max_restarts": -1, "max_task_retries": -1}
-    board = ray.remote(num_cpus=0, **alive)(Board).remote()
-    share = share_of(ray, workers)
-    carry = ray.remote(max_retries=RETRIES, max_calls=1, **share)(_carry)
+    gpus = min(1, ray.cluster_resources().get("GPU", 0))
+    board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board).remote()
+    carry = ray.remote(num_gpus=gpus, max_retries=RETRIES, max_calls=1)(_carry)
     waiting, running, stopping = list(enumerate(jobs)), dict[Any, int](), False
     while waiting or running:
         if stopping := stopping or stop():
             waiting.clear()
         while waiting and len(running) < workers:
             number, job = waiting.pop(0)
-            running[carry.remote(function, job, number, board, share["num_cpus"])] = number
+            running[carry.remote(function, job, number, board)] = number
         ended, _ = ray.wait([*running], timeout=0.5)
         yield from ray.get(board.exchange.remote(stopping))
         for one in ended:
@@ -193,11 +185,11 @@ def _on_ray(
                 yield number, {"failed": " ".join(str(error).split())[:500]}
 
 
-def _carry(function: str, job: Message, number: int, board: Any, share: int) -> None:
+def _carry(function: str, job: Message, number: int, board: Any) -> None:
     """A job on a node of the cluster."""
     import ray
 
-    os.environ["NPROC"] = str(share)  # the threads of XLA; Ray sets those of OpenMP
+    os.environ["NPROC"] = "1"  # thread of XLA's; Ray sets those of OpenMP
 
     def send(*messages: Message) -> bool:
         stopping: bool = ray.get(board.put.remote(number, *messages))

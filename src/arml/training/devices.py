@@ -87,13 +87,11 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
     if not mesh.is_multi_process:
         return eqx.filter_shard(tree, whole)
 
-    def put(leaf: PyTree) -> PyTree:
-        if not eqx.is_array(leaf):
-            return leaf
+    def put(leaf: jax.Array) -> jax.Array:
         own = np.asarray(leaf)
         return jax.make_array_from_callback(own.shape, whole, lambda part: own[part])
 
-    return jax.tree.map(put, tree)
+    return jax.tree.map(lambda leaf: put(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 
 def over_tasks(mesh: Mesh | None, work: Work) -> Work:

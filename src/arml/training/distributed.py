@@ -1,27 +1,24 @@
 """One run of several processes, on one machine or on many, joined by `jax.distributed`.
 
 Every process runs the same program on the same options, and adapts to its part of each step's
-tasks. Process 0 alone writes and prints. All agree after each interval whether to stop.
+tasks. All read the run folder; process 0 alone writes and prints. After each interval they agree
+whether to stop.
 """
 
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from arml.core.checks import at_least
-from arml.results.files import RunError, checksum
 
-T = TypeVar("T")
 SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
 COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
@@ -30,32 +27,33 @@ COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run. JAX finds them itself in jobs of SLURM, Open MPI and Kubernetes, and
-    on TPU pods, if nothing is given."""
+    """The processes that train one run."""
 
-    coordinator: str | None = None
-    """HOST:PORT of process 0, where the others find it."""
-    processes: int | None = None
-    process: int | None = None
+    distributed: bool = False
+    """Train one run in several processes, each with this command. In jobs of SLURM, Open MPI and
+    Kubernetes and on TPU pods they find each other; elsewhere the next three are needed."""
+    coordinator: str = ""
+    """HOST:PORT at which the processes find process 0."""
+    processes: int = 0
+    """How many processes there are."""
+    process: int = 0
     """The number of this process, from 0."""
 
+    @property
+    def several(self) -> bool:
+        """Whether there are several processes."""
+        return self != Processes()
+
     def check(self, batch: int, devices: int) -> None:
-        """Raise `ValueError` if they cannot share the batch, `devices` (or 1) in each, or if an
-        option is invalid. Nothing waits here."""
-        given = (self.coordinator, self.processes, self.process)
-        if None in given and given != (None, None, None):
-            raise ValueError(
-                "--coordinator HOST:PORT, --processes N and --process I come together: give all "
-                "three, or none where JAX finds the processes itself"
-            )
-        if self.coordinator is not None:
-            at_least(self, ("processes",), 1)
-            at_least(self, ("process",), 0, most=(self.processes or 1) - 1)
+        """Raise `ValueError`, before any process waits, if an option is invalid or if the processes
+        with `devices` (or 1) each cannot share the batch."""
+        if self.coordinator or self.processes or self.process:
             if not self.coordinator.rpartition(":")[2].isdigit():
                 raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")
+            at_least(self, ("processes",), 1)
+            at_least(self, ("process",), 0, most=self.processes - 1)
         found = self.processes or next((int(os.environ[k]) for k in COUNTS if k in os.environ), 1)
-        several = found * (devices or 1)
-        if batch % several:
+        if batch % (several := found * (devices or 1)):
             raise ValueError(
                 f"batch must be a multiple of the {several} devices of the {found} processes, got "
                 f"{batch}: change one of them"
@@ -68,22 +66,17 @@ class Processes:
         """
         if jax.distributed.is_initialized():
             return
-        with suppress(AttributeError):  # a JAX that has no other collectives
-            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        own = (self.coordinator, self.processes, self.process) if self.coordinator else ()
         try:
             jax.distributed.initialize(
-                self.coordinator,
-                self.processes,
-                self.process,
-                heartbeat_timeout_seconds=SILENT,
-                shutdown_timeout_seconds=SILENT,
+                *own, heartbeat_timeout_seconds=SILENT, shutdown_timeout_seconds=SILENT
             )
         except (ValueError, RuntimeError) as error:
-            first = " ".join(str(error).split())[:200]
             raise ValueError(
-                f"the processes of the run did not find each other ({first}): outside of SLURM, "
-                "Open MPI, Kubernetes and TPU pods give --coordinator HOST:PORT --processes N "
-                "--process I; from Python call jax.distributed.initialize before anything else"
+                f"the processes did not find each other ({' '.join(str(error).split())[:200]}): "
+                "outside of SLURM, Open MPI, Kubernetes and TPU pods give --coordinator HOST:PORT "
+                "--processes N --process I; in Python call jax.distributed.initialize first"
             ) from error
 
 
@@ -93,69 +86,37 @@ def is_first() -> bool:
 
 
 @contextmanager
-def same_end(mesh: Mesh | None) -> Iterator[None]:
-    """An error of the connection is raised as the end of another process.
+def in_turn(mesh: Mesh | None) -> Iterator[None]:
+    """Process 0 does this first, and the others of the mesh then, because they read its files."""
+    several = mesh is not None and mesh.is_multi_process
+    if several and not is_first():
+        multihost_utils.sync_global_devices("turn")
+    yield
+    if several and is_first():
+        multihost_utils.sync_global_devices("turn")
 
-    **Raises** `RunError`.
-    """
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if mesh is None or not mesh.is_multi_process:
-            raise
-        first = " ".join(str(error).split())[:120]
-        raise RunError(
-            f"another process of the run has ended, and so does this one ({first}); the same "
-            "command continues at the newest checkpoint"
-        ) from error
+
+def of_all(mesh: Mesh | None, value: int) -> list[int]:
+    """The values of all processes of the mesh."""
+    if mesh is None or not mesh.is_multi_process:
+        return [value]
+    return [int(one) for one in multihost_utils.process_allgather(np.asarray(value))]
 
 
 @contextmanager
-def ending() -> Iterator[None]:
-    """End the program at once after an error, so that the other processes notice and end, too:
-    Python's own end would wait for them."""
+def ending(several: bool) -> Iterator[None]:
+    """End the program at once after an error in one of several processes: Python's own end would
+    wait for the others, which notice now, and end too."""
     try:
         yield
     except Exception as error:
-        if not isinstance(error, ValueError | OSError):
+        if not several:
+            raise
+        lost = isinstance(error, jax.errors.JaxRuntimeError)
+        if not lost and not isinstance(error, ValueError | OSError):
             traceback.print_exc()
-        print(f"arml: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        os._exit(2)
-
-
-def in_turn(mesh: Mesh | None, work: Callable[[], T]) -> T:
-    """`work()`, in process 0 before the others, because it may write files that they read."""
-    if mesh is None or not mesh.is_multi_process:
-        return work()
-    found = work() if is_first() else None
-    multihost_utils.sync_global_devices("the first process is done")
-    return work() if found is None else found
-
-
-def any_of(mesh: Mesh | None, value: bool) -> bool:
-    """Whether the value is true in one of the processes of the mesh, for all of them."""
-    if mesh is None or not mesh.is_multi_process:
-        return value
-    return bool(np.any(multihost_utils.process_allgather(np.asarray(value))))
-
-
-def from_first(mesh: Mesh | None, tree: T) -> T:
-    """The arrays of process 0, in all processes of the mesh."""
-    if mesh is None or not mesh.is_multi_process:
-        return tree
-    arrays, rest = eqx.partition(tree, eqx.is_array)
-    sent: T = eqx.combine(multihost_utils.broadcast_one_to_all(arrays), rest)
-    return sent
-
-
-def same_in_all(mesh: Mesh | None, what: str, value: object) -> None:
-    """Raise `RunError` in every process if the processes of the mesh differ in a value, which JSON
-    can hold."""
-    if mesh is None or not mesh.is_multi_process:
-        return
-    digest = np.frombuffer(bytes.fromhex(checksum(value)), np.uint8)
-    if np.any(multihost_utils.process_allgather(digest) != digest):
-        raise RunError(
-            f"the processes of the run differ in {what}: give all the same options, on a folder "
-            "that all can read"
+        why = (
+            "another process of the run has ended; the same command continues it: " if lost else ""
         )
+        print(f"arml: error: {why}{' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        os._exit(2)
