@@ -161,6 +161,7 @@ FEW = {
     "n=50": "n=10",
     "steps=100, seed": "steps=10, seed",
     "steps=100, outer": "steps=10, outer",
+    "splits, steps=100": "splits, steps=10",
     "steps=100, validate_every=100": "steps=4, interval=2, validate_every=4, validation_tasks=4, "
     "checkpoint_every=4, batch=2",
 }

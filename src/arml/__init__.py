@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from arml.results.comparisons import Comparison as Comparison
     from arml.results.comparisons import compare as compare
     from arml.results.scores import Scores as Scores
+    from arml.tasks.options import Splits as Splits
     from arml.training.evaluate import evaluate as evaluate
     from arml.training.fit import Fitted as Fitted
     from arml.training.fit import OuterOptions as OuterOptions
@@ -58,6 +59,7 @@ _HOMES = {
     "arml.predict.estimators": ("FewShotClassifier", "FewShotRegressor"),
     "arml.results.comparisons": ("Comparison", "compare"),
     "arml.results.scores": ("Scores",),
+    "arml.tasks.options": ("Splits",),
     "arml.training.evaluate": ("evaluate",),
     "arml.training.fit": ("Fitted", "OuterOptions", "StopTraining", "fit"),
     "arml.experiment.contract": ("check",),

@@ -264,7 +264,8 @@ def test_what_a_notebook_shows_is_short(fitted):
     scores = arml.evaluate(fitted, TASKS, 12)
     assert repr(fitted.learner) == "MAML(25 parameters)"
     assert repr(fitted).startswith("Fitted(MAML(25 parameters), step 20, loss ")
-    assert repr(scores) == f"Scores(mse {scores.mean:.4f} ± {scores.ci95:.4f} over 12 tasks)"
+    said = f"{scores.mean:.4f} ± {scores.ci95:.4f} over 12 tasks of the training distribution"
+    assert repr(scores) == f"Scores(mse {said})"
     accuracies = dataclasses.replace(scores, values=np.full(12, 0.5), metric="accuracy")
     more = dataclasses.replace(accuracies, values=np.full(12, 0.625))
     assert "accuracy 50.0 ± 0.0%" in repr(accuracies)
@@ -293,7 +294,7 @@ class Plain:
 def test_any_object_that_draws_tasks_will_do():
     tasks = Plain(0.1)
     fitted = arml.fit(arml.build("protonet", tasks), tasks, steps=4, batch=2)
-    scores = arml.evaluate(fitted, tasks, 6)
+    scores = arml.evaluate(fitted.learner, tasks, 6)
     assert scores.metric == "accuracy"
     assert scores.names == ("only",)
     assert scores.mean == 1.0

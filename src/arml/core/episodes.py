@@ -237,6 +237,11 @@ class _CheckedTasks(TaskDistribution):
         return self.source.value if isinstance(self.source, _Static) else self.source
 
 
+def own_of(tasks: Tasks) -> Tasks:
+    """The object that a user made, of the tasks that `as_tasks` made of it."""
+    return tasks.own if isinstance(tasks, _CheckedTasks) else tasks
+
+
 SAMPLES = 16
 """Tasks of a class outside this package that are drawn to check their numbers."""
 _checked: dict[Hashable, bool] = {}
@@ -277,7 +282,7 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     whole = jax.tree_util.treedef_is_leaf(structure)
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
     try:
-        held = [weakref.ref(tasks)] if whole else leaves
+        held: list[Any] = [weakref.ref(tasks)] if whole else leaves
         shapes = tuple(_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in held)
         known: Hashable = (type(tasks), problem, families, structure, shapes)
         same = _checked.get(known)
@@ -380,4 +385,4 @@ def _misnumbered(drawn: Task, tasks: TaskDistribution) -> str:
 
 def _users_class(tasks: Tasks) -> str:
     """The name of the class that the user wrote."""
-    return type(tasks.own if isinstance(tasks, _CheckedTasks) else tasks).__name__
+    return type(own_of(tasks)).__name__

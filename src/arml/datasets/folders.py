@@ -96,7 +96,7 @@ class ImageFamily:
 
     name: str
     classes: tuple[str, ...]
-    images: UInt8[np.ndarray, "n size size 3"] | Float32[np.ndarray, "n features"]
+    images: UInt8[np.ndarray, "n size size 3"] | Float32[np.ndarray, "n *features"]
     counts: Int[np.ndarray, " classes"]
     digest: str
     split: Parts | None = None

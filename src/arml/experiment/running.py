@@ -120,12 +120,12 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
     """Write the experiment into the folder, or check that its data have not changed."""
     path = folder / CONFIG
     if path.exists():
-        _refuse(folder, differences(read_config(folder).get("sources"), splits.sources, "data"))
+        _refuse(folder, differences(read_config(folder).get("sources"), {**splits.sources}, "data"))
         return
     config = {
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
-        "sources": splits.sources,
+        "sources": {**splits.sources},
         # So that the learner can be used without the data.
         "problem": asdict(splits.train.problem),
         "families": splits.train.families,
@@ -399,10 +399,15 @@ class Run:
         **Raises** `RunError` if the data has changed.
         """
         splits = splits_of(self.experiment.tasks.build(self.folder / "split.json"))
-        changed = differences(self.config.get("sources"), splits.sources, "data")
+        changed = differences(self.config.get("sources"), {**splits.sources}, "data")
         if changed:
             raise RunError(f"{self.folder}: the data has changed: {'; '.join(changed)}; restore it")
         return splits
+
+    @property
+    def trained_on(self) -> TaskDistribution | None:
+        """The tasks of its training, if they were read already."""
+        return self.splits.train if "splits" in vars(self) else None
 
     def tasks(self, split: str = "test") -> TaskDistribution:
         """The task distribution of a split: train, validation or test."""

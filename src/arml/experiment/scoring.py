@@ -24,7 +24,7 @@ from arml.results.files import one_blas_thread, write_json
 from arml.results.folder import Result
 from arml.results.scores import Score, Scores, score_of, write_scores
 from arml.training.devices import commit, device, everywhere, mesh_of, versions
-from arml.training.evaluate import Split, evaluate, looks
+from arml.training.evaluate import Split, evaluate, looks, warn_if_shared
 
 
 class Scored(NamedTuple):
@@ -80,7 +80,8 @@ def evaluate_run(
         watch=lambda done, _: watch(done, total),
         progress=False,
     )
-    scores = replace(scores, step=run.step)
+    scores = replace(scores, step=run.step, shared=run.splits.shared)
+    warn_if_shared(scores, distribution.problem)
     inputs = run.splits.inputs
     result = Result(
         # Rows of different models are not seeds of one experiment.
@@ -91,7 +92,7 @@ def evaluate_run(
         score=scores.score,
         families=scores.by_family(),
         inner_steps=steps_of(learner),
-        protocol=protocol(run.experiment, distribution),
+        protocol=protocol(run.experiment, distribution, shared=scores.shared),
         commit=commit(),
         versions=versions(),
         device=device(),
@@ -102,6 +103,7 @@ def evaluate_run(
         trained=run.made,
         options=fingerprint(run.experiment),
         inputs=inputs,
+        shared=scores.shared,
     )
     if simple:
         result["simple"] = simple_scores(
@@ -144,10 +146,14 @@ def kept(
     )
 
 
-def protocol(experiment: Experiment, tasks: TaskDistribution) -> str:
-    """The conditions of a score in words: the protocol of the tasks, and the statistics by which a
-    network for pictures normalises."""
-    stated = in_words(tasks.protocol())
+def protocol(experiment: Experiment, tasks: TaskDistribution, *, shared: bool = False) -> str:
+    """The conditions of a score in words: the protocol of the tasks, whether classification tasks
+    are drawn from the training distribution, and the statistics by which a network for pictures
+    normalises."""
+    known = shared and tasks.problem.kind == "classification"
+    stated = in_words(tasks.protocol()) + (
+        ", classes of the training distribution" if known else ""
+    )
     normalisation = getattr(experiment.network, "normalisation", None)
     if normalisation is None or tasks.problem.kind != "classification":
         return stated

@@ -53,9 +53,16 @@ GRAPH_NOTE = (
 )
 
 
+SHARED_NOTE = (
+    "Test tasks of a run whose details say so are drawn from the distribution of its training "
+    "tasks. That is right for families of functions; for classes it is no score on new classes."
+)
+
+
 def _notes(rows: Sequence[Row]) -> list[str]:
     """The notes that a reader of these rows needs."""
     notes = [*NOTES] + ([FLOOR_NOTE] if floor_of(rows) is not None else [])
+    notes += [SHARED_NOTE] if any(run.get("shared") for row in rows for run in row.runs) else []
     return notes + ([SIMPLE_NOTE] if simple(rows) else [])
 
 
@@ -113,6 +120,7 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Commit": result["commit"] or "unknown",
         "Versions": ", ".join(f"{key} {value}" for key, value in result["versions"].items()),
         "Protocol": result["protocol"],
+        **({"Test tasks": "from the training distribution"} if result.get("shared") else {}),
     }
     config = json.dumps(run.config.get("experiment", {}), indent=2, ensure_ascii=False)
     return block(

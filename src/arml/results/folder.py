@@ -28,6 +28,7 @@ class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
+    `shared` says that the tasks are drawn from the training distribution.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
     that made the features, and its training data. `simple` has the scores of classifiers that need
     no meta-training, in classification only.
@@ -52,6 +53,7 @@ class Result(TypedDict):
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
     simple: NotRequired[dict[Text, Score]]
+    shared: NotRequired[bool]
 
 
 class Configuration(TypedDict):

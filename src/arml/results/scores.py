@@ -89,6 +89,9 @@ class Scores:
     """The learner's inner steps at test."""
     step: int | None = None
     """The outer step of the checkpoint that was scored, for the scores of a run."""
+    shared: bool = False
+    """Whether its tasks are known to be drawn from the training distribution, and not from one of
+    their own."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", np.asarray(self.values, np.float64))
@@ -133,7 +136,8 @@ class Scores:
 
     def __repr__(self) -> str:
         score = format_score(self.metric, self.score)
-        return f"Scores({self.metric or 'score'} {score} over {len(self):,} tasks)"
+        whose = " of the training distribution" if self.shared else ""
+        return f"Scores({self.metric or 'score'} {score} over {len(self):,} tasks{whose})"
 
 
 SAME_TASKS = "only scores on the same tasks can be compared"
@@ -161,7 +165,7 @@ def check_paired(a: Scores, b: Scores) -> None:
         )
 
 
-ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step")
+ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step", "shared")
 
 
 def write_scores(path: Path | str, scores: Scores) -> None:

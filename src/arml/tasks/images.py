@@ -120,7 +120,7 @@ class ImageEpisodes(Episodes):
     stated: str = eqx.field(static=True)
     size: int | None = eqx.field(static=True)
     """Pixels a side of the pictures that frozen features were made of; None for pictures."""
-    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n features"] | None
+    pixels: UInt8[Array, "n size size 3"] | Float[Array, "n *features"] | None
     """The images on the device; None if they are on the disk."""
     table: Table
     disk: Disk | None = eqx.field(static=True, default=None)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -17,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.checks import at_least
-from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks
+from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks, own_of
 from arml.core.identity import module_name
 from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
+from arml.datasets.arrays import family_of
 from arml.datasets.features import load_features
 from arml.datasets.folders import (
     PARTS,
@@ -27,26 +29,83 @@ from arml.datasets.folders import (
     Parts,
     Progress,
     TooFewError,
+    family_name,
     load_families,
 )
 from arml.datasets.prepare import open_store, place
 from arml.datasets.splits import Split, check_split, cut, part_sizes, read_split, write_split
 from arml.datasets.starter import SIZE, load_starter
-from arml.results.files import Json, JsonView, RunError, read_json
+from arml.results.files import Json, JsonView, RunError, checksum, read_json
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import MixedShots, device_room, image_episodes
 
 
 class Splits(NamedTuple):
-    """The tasks of the three splits, and the identity of their data."""
+    """The tasks of the three splits, and the identity of their data.
+
+        splits = arml.Splits(train_tasks, validation_tasks, test_tasks)
+        splits = arml.Splits.of_classes((x, y), ways=5, shots=1)
+
+    `arml.fit`, `arml.evaluate` and `arml.build` take them in the place of tasks: a training gets
+    the first two parts, and a score the last one.
+    """
 
     train: TaskDistribution
     validation: TaskDistribution
     test: TaskDistribution
-    sources: dict[str, str]
+    sources: Mapping[str, str] = MappingProxyType({})
     """The digest of each source of data; empty if no data are read."""
     inputs: Json | None = None
     """The frozen model that made the inputs from pictures, if there is one."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether test tasks are drawn from the training distribution: then their classes are those
+        of the training, if there is a list of classes."""
+        return own_of(self.test) is own_of(self.train)
+
+    @classmethod
+    def of_classes(
+        cls,
+        data: Any,
+        *,
+        ways: int = 5,
+        shots: int = 1,
+        queries: int = 15,
+        size: int | None = None,
+        seed: int = 0,
+        parts: Mapping[str, Sequence[object]] | None = None,
+    ) -> "Splits":
+        """Classification tasks of one's own classes, which are split into 64% for training, 16% for
+        validation and 20% for test, but at least `ways` in each.
+
+            splits = arml.Splits.of_classes(torchvision.datasets.CIFAR100("data"), shots=5)
+            splits = arml.Splits.of_classes({"birds": "birds/", "cars": "cars.zip"}, size=84)
+
+        **Arguments**
+
+        - `data`: a pair `(x, y)` of arrays `[n, *features]` and `[n]`, the path of a folder or zip
+          with a folder of pictures for each class, or a data set whose items are pairs of an input
+          and a label (`arml.datasets.arrays`); or several of these by the name of their family.
+        - `ways`, `shots`, `queries`: classes of a task, support and query examples of each.
+        - `size`: pictures become `size x size` pixels; needed for folders.
+        - `seed`: seeds the split; it does not depend on the order of the classes.
+        - `parts`: the labels in `train`, `validation` and `test`, if they are split already.
+
+        **Raises** `ValueError` in one line for data with too few classes or examples.
+        """
+        name = family_name(Path(data)) if isinstance(data, str | Path) else "own"
+        several = data if isinstance(data, Mapping) else {name: data}
+        families = [family_of(name, one, size=size) for name, one in several.items()]
+        if parts is not None:
+            split = {part: [*map(str, labels)] for part, labels in parts.items()}
+            families = [
+                replace(f, split=split, digest=checksum([f.digest, split])) for f in families
+            ]
+        options = EpisodeOptions(shots, ways, queries=queries)
+        options.check()
+        with tempfile.TemporaryDirectory() as folder:
+            return divided(options, families, Path(folder) / "split.json", seed=seed)
 
 
 @runtime_checkable
@@ -79,7 +138,8 @@ def splits_of(tasks: TasksLike) -> Splits:
     **Raises** `ValueError` in one line for another object.
     """
     if isinstance(tasks, Splits):
-        train, validation, test = (as_tasks(part) for part in tasks[:3])
+        known = {id(part): as_tasks(part) for part in tasks[:3]}
+        train, validation, test = (known[id(part)] for part in tasks[:3])
         return tasks._replace(train=train, validation=validation, test=test)
     if isinstance(tasks, TasksOptions):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 """Evaluation: one score for each task of a fixed list, which is the same for every method; and the
 progress bar of long work."""
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol, runtime_checkable
@@ -14,13 +15,13 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from arml.core.compilation import short, vmap
-from arml.core.episodes import Problem, Task, TaskDistribution
+from arml.core.episodes import Problem, Task, TaskDistribution, own_of
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
 from arml.results.files import one_blas_thread
 from arml.results.scores import Scores, pairing
-from arml.tasks.options import TasksLike, splits_of
+from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.training.devices import over_tasks
 
 Update = Callable[[int, str], None]
@@ -114,10 +115,16 @@ def _scored(
 
 @runtime_checkable
 class HoldsLearner(Protocol):
-    """An object with a learner: `Fitted`, `Run`."""
+    """An object with a learner: `Fitted`, `Run`. It may have `trained_on`, the tasks of its
+    training."""
 
     @property
     def learner(self) -> MetaLearner: ...
+
+
+def trained_on(learner: MetaLearner | HoldsLearner) -> TaskDistribution | None:
+    """The tasks that a learner was trained on, if they are known."""
+    return getattr(learner, "trained_on", None)
 
 
 def evaluate(
@@ -155,10 +162,13 @@ def evaluate(
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
+    splits = splits_of(tasks)
+    distribution: TaskDistribution = getattr(splits, split)
+    whole = isinstance(tasks, Splits | TasksOptions)
+    shared = splits.shared if whole else own_of(distribution) is own_of(trained_on(learner))
     learner = learner if isinstance(learner, MetaLearner) else learner.learner
     if steps is not None:
         learner = with_steps(learner, steps)
-    distribution: TaskDistribution = getattr(splits_of(tasks), split)
     problem, identity = distribution.problem, distribution.identity()
     metric, score = score_of(problem)
     chunk = min(n, chunk or at_once_by_default(problem))
@@ -172,7 +182,7 @@ def evaluate(
             update(done, "")
             watch(done, n)
     values, families = concatenated(parts)
-    return Scores(
+    scores = Scores(
         values,
         families,
         pairing(identity, split),
@@ -181,7 +191,20 @@ def evaluate(
         split,
         identity,
         steps_of(learner),
+        shared=shared,
     )
+    warn_if_shared(scores, problem)
+    return scores
+
+
+def warn_if_shared(scores: Scores, problem: Problem) -> None:
+    """Warn if the scores may be of the classes of the training."""
+    if scores.shared and problem.kind == "classification":
+        warnings.warn(
+            "the tasks are drawn from the training distribution: if its classes are a list, this "
+            "is a score on the classes of the training; arml.Splits keeps classes apart",
+            stacklevel=3,
+        )
 
 
 def at_once_by_default(problem: Problem) -> int:

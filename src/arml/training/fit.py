@@ -603,6 +603,8 @@ class Fitted:
     options: FitOptions
     seed: int
     problem: Problem
+    trained_on: TaskDistribution | None = None
+    """The tasks of the training."""
 
     @property
     def step(self) -> int:
@@ -719,7 +721,7 @@ def fit(
             update(now.step, f"loss {now.record['loss']:.4g}")
             if ends(callbacks, now):
                 break
-    return Fitted(state.learner, tuple(history), state, options, seed, train.problem)
+    return Fitted(state.learner, tuple(history), state, options, seed, train.problem, train)
 
 
 def _copied(state: TrainState) -> TrainState:
