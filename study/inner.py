@@ -10,7 +10,6 @@ rate after whole ones; the chosen setting is trained with further seeds.
 """
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from study.data import RESULTS, load
 
 OUT = Path("runs/inner")
 OUTER = arml.OuterOptions(clip=10.0, warmup=0.02, schedule="cosine")
-INNER = [(rate, steps) for steps in (1, 2, 5) for rate in (0.03, 0.1, 0.3, 1.0)]
+INNER = [(rate, steps) for steps in (1, 2, 5, 10, 20) for rate in (0.03, 0.1, 0.3, 1.0)]
 OUTER_RATES = (0.0005, 0.001, 0.002, 0.004)
 SHORT, WHOLE = 10_000, 70_000
 SEEDS = 5
@@ -34,8 +33,7 @@ SEEDS = 5
 def trained(made: arml.Experiment, *name: object) -> arml.Run:
     """The run of an experiment, which is trained in a folder of its own."""
     folder = OUT / "-".join(map(str, name))
-    every = {"validate_every": made.steps, "checkpoint_every": 5_000, "interval": 1_000}
-    arml.run(replace(made, **every), folder)
+    arml.run(replace(made, validate_every=made.steps, checkpoint_every=5_000), folder)
     print(*name, flush=True)
     return arml.Run(folder)
 
@@ -44,8 +42,8 @@ def cavia(inner: tuple[float, int], outer: float, steps: int, seed: int) -> arml
     """CAVIA with these options."""
     made = arml.recipe("regression2d/cavia")
     algorithm: Any = replace(made.algorithm, inner_rate=inner[0], inner_steps=inner[1])
-    options = {"algorithm": algorithm, "outer": replace(OUTER, outer_rate=outer)}
-    made = replace(made, steps=steps, seed=seed, **options)
+    made = replace(made, algorithm=algorithm, outer=replace(OUTER, outer_rate=outer))
+    made = replace(made, steps=steps, seed=seed)
     return trained(made, "cavia", *inner, outer, steps, seed)
 
 
@@ -89,25 +87,23 @@ def main() -> None:
         content["cavia"] = {"steps": SHORT, "validation, inner": found}
         write()
     chosen = min(short, key=lambda inner: short[inner])
-    for name, inner in (("searched", chosen), ("authors", (1.0, 1))):
-        if name == "authors" and inner == chosen:
-            continue
-        own = content["cavia"][name] = {"inner rate": inner[0], "inner steps": inner[1]}
-        rates = OUTER_RATES if name == "searched" else (own_rate,)
-        tried = {
-            rate: float(score(cavia(inner, rate, WHOLE, 0), "validation", 1_000).mean())
-            for rate in rates
-        }
-        own_rate = min(tried, key=lambda rate: tried[rate])
-        own |= {"validation, outer": tried, "outer rate": own_rate, "steps": WHOLE}
-        for seeds in range(1, SEEDS + 1) if name == "searched" else (1,):
-            runs = [cavia(inner, own_rate, WHOLE, seed) for seed in range(seeds)]
-            own |= against(np.stack([score(run, "test", 4_000) for run in runs]))
-            write()
+    tried = {
+        rate: float(score(cavia(chosen, rate, WHOLE, 0), "validation", 1_000).mean())
+        for rate in OUTER_RATES
+    }
+    outer = min(tried, key=lambda rate: tried[rate])
+    content["cavia"] |= {"outer rate": outer, "steps of whole trainings": WHOLE}
+    content["cavia"]["validation, outer"] = {f"{k:g}": round(v, 4) for k, v in tried.items()}
+    for name, inner, seeds in (("searched", chosen, SEEDS), ("authors", (1.0, 1), 1)):
+        runs = [cavia(inner, outer, WHOLE, seed) for seed in range(seeds)]
+        test = np.stack([score(run, "test", 4_000) for run in runs])
+        own = {"inner rate": inner[0], "inner steps": inner[1]}
+        content["cavia"][name] = own | against(test)
+        write()
     made = trained(arml.recipe("regression2d/alfa"), "alfa")
     content["alfa"] = {"steps": WHOLE, **against(score(made, "test", 4_000)[None])}
     write()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,6 +13,8 @@ from arml.algorithms.arml import ClassMeans
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.experiment.contract import Blobs
+from arml.experiment.options import from_json, to_json
+from arml.experiment.recipes import recipe
 from arml.nn.heads import ABSENT
 from arml.nn.networks import MLPOptions
 
@@ -90,15 +92,15 @@ def test_meta_loss_against_numpy():
 
 
 @pytest.mark.parametrize("metric", ["squared", "pooled", "mahalanobis"])
-def test_in_turns_each_part_of_a_task_is_the_support_set(metric):
+def test_with_rotation_each_part_of_a_task_is_the_support_set_once(metric):
     """The mean of the usual loss over tasks that are divided by hand; some examples, too few for a
     support set of their own, are queries in each."""
     of = replace(problem(), queries=5)
     on = task(of)
     net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
     usual, ours = (
-        ProtoNetOptions(metric=metric, in_turns=turns).build(net, of, key=KEY)
-        for turns in (False, True)
+        ProtoNetOptions(metric=metric, rotate=rotate).build(net, of, key=KEY)
+        for rotate in (False, True)
     )
     x = np.concatenate([on.support.x, on.query.x])
     y = np.concatenate([on.support.y, on.query.y])
@@ -186,3 +188,10 @@ def test_mahalanobis_distances_have_finite_gradients_and_other_predictions():
     assert all(np.all(np.isfinite(a)) and np.any(a) for a in jax.tree.leaves(gradient))
     ours = predict(learner, on.support, on.query.x)
     assert np.max(np.abs(ours - predict(protonet(of), on.support, on.query.x))) > 1e-3
+
+
+def test_a_file_of_an_earlier_version_names_the_rotation_otherwise():
+    value = to_json(recipe("folders/protonet-turns"))
+    algorithm = value["algorithm"]
+    value["algorithm"] = {**algorithm, "in_turns": algorithm.pop("rotate")}
+    assert from_json(value, "config.json") == recipe("folders/protonet-turns")

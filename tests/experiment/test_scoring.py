@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from arml.core.episodes import Problem
 from arml.experiment.contract import Blobs
-from arml.experiment.recipes import recipe
+from arml.experiment.recipes import build, recipe
 from arml.experiment.scoring import (
     FLOOR,
     MEAN,
@@ -37,12 +37,17 @@ def arrays(tasks, key):
     [("batch", "batch statistics (transductive)"), ("support", "support statistics")],
 )
 def test_the_protocol_names_the_statistics_of_the_network(statistics, words):
-    experiment = recipe("folders/maml")
-    network = replace(experiment.network, normalisation=statistics)
     images = Blobs(Problem("classification", (16, 16, 3), 3, 2, 4))
-    assert protocol(replace(experiment, network=network), images).endswith(f", {words}")
     functions = functions_2d(shots=3, queries=4)
-    assert "statistics" not in protocol(recipe("regression2d/maml"), functions)
+    for name in ("maml", "protonet", "mt-net", "tnp", "mumomaml"):
+        experiment = recipe(f"folders/{name}")
+        network = replace(experiment.network, normalisation=statistics, filters=4)
+        learner = build(replace(experiment, network=network), images, seed=0)
+        assert protocol(learner, images).endswith(f", {words}")
+        assert learner.is_transductive == (statistics == "batch")
+    learner = build("maml", functions, seed=0)
+    assert "statistics" not in protocol(learner, functions)
+    assert not learner.is_transductive
 
 
 def test_logistic_regression_against_scipy():

@@ -103,6 +103,36 @@ class SVGD(Rule):
         return part + self.rate * stein(part, -gradient)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BMAMLOptions(InnerOptions):
+    """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
+    learns one rate for each parameter, the same for all particles."""
+
+    LEAST: ClassVar = {"particles": 1}
+
+    particles: int = 5
+    """Initialisations, each meta-learned by itself."""
+    acts: Literal["all", "head"] = "all"
+    """The kind of particles: whole networks, or heads on a shared body (images)."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "BMAML":
+        """The learner; `net` is its first particle, and the key draws the others."""
+        head = self.acts == "head"
+        weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
+        others = jax.random.split(key, self.particles)[1:]
+        drawn = [weights, *(redrawn(weights, key=k) for k in others)]
+        gamma = jnp.array(math.log(NOISE)) if problem.kind == "regression" else None
+        particles = [Particle(w, jnp.zeros(()), gamma) for w in drawn]
+        return BMAML(
+            particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
+            net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
+            inner=self.descent(particles[0]),
+            options=self,
+            combine=combine_of(problem),
+            loss=loss_of(problem),
+        )
+
+
 class BMAML(MetaLearner):
     """theta_m' = theta_m + rate * phi(theta_m), repeated; the prediction is the particles' mean."""
 
@@ -112,14 +142,14 @@ class BMAML(MetaLearner):
     """The part that the particles share: the base network without their own weights."""
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
-    acts: Literal["all", "head"] = eqx.field(static=True)
+    options: BMAMLOptions = eqx.field(static=True)
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
     def given(self, support_x: Array) -> Callable[[Array], Outputs]:
         """A function from inputs to the function that maps a particle's weights to outputs. The
         features of a shared body are computed once for all particles."""
-        if self.acts == "all":
+        if self.options.acts == "all":
             return lambda x: lambda weights: join(weights, self.net).given(support_x)(x)
         body = self.net.body.given(support_x)
 
@@ -206,36 +236,6 @@ def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
         return leaf if leaf.ndim < 2 else sd * jax.random.normal(key, leaf.shape, leaf.dtype)
 
     return jax.tree.unflatten(structure, list(map(draw, leaves, keys)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BMAMLOptions(InnerOptions):
-    """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
-    learns one rate for each parameter, the same for all particles."""
-
-    LEAST: ClassVar = {"particles": 1}
-
-    particles: int = 5
-    """Initialisations, each meta-learned by itself."""
-    acts: Literal["all", "head"] = "all"
-    """The kind of particles: whole networks, or heads on a shared body (images)."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> BMAML:
-        """The learner; `net` is its first particle, and the key draws the others."""
-        head = self.acts == "head"
-        weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
-        others = jax.random.split(key, self.particles)[1:]
-        drawn = [weights, *(redrawn(weights, key=k) for k in others)]
-        gamma = jnp.array(math.log(NOISE)) if problem.kind == "regression" else None
-        particles = [Particle(w, jnp.zeros(()), gamma) for w in drawn]
-        return BMAML(
-            particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
-            net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
-            inner=self.descent(particles[0]),
-            acts=self.acts,
-            combine=combine_of(problem),
-            loss=loss_of(problem),
-        )
 
 
 def bmaml(problem: Problem) -> BMAMLOptions:

@@ -37,13 +37,42 @@ from arml.nn import curvature
 from arml.nn.networks import BaseNetwork, layers, with_body
 
 
+@dataclass(frozen=True, kw_only=True)
+class LLAMAOptions(InnerOptions):
+    """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
+
+    LEAST: ClassVar = {"eta": 0}
+    POSITIVE: ClassVar = ("precision",)
+
+    eta: float = 1e-6
+    """Weight of the log determinant; 0 for MAML."""
+    precision: float = 1.0
+    """Precision of the prior on the weights, above 0."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "LLAMA":
+        """The learner; `net` holds its only weights, so the key goes unused."""
+        body = with_body(net, "LLAMA")
+        inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
+        if inside < len(jax.tree.leaves(adaptable(body))):
+            raise ValueError(
+                "LLAMA needs all adapted weights in layers that arml.linear or arml.nn.conv2d "
+                "makes, because it computes their curvature: build the network from these"
+            )
+        return LLAMA(
+            net=body,
+            inner=self.descent(net),
+            options=self,
+            root=curvature.root_of(problem),
+            loss=loss_of(problem),
+        )
+
+
 class LLAMA(MetaLearner):
     """MAML's adaptation; the outer loss is the query's plus eta * log det of the curvature."""
 
     net: BaseNetwork
     inner: GradientDescent
-    eta: float
-    precision: float
+    options: LLAMAOptions = eqx.field(static=True)
     root: curvature.Root = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
@@ -62,7 +91,7 @@ class LLAMA(MetaLearner):
         own = net.body.normalisation == "batch"
         statistics = net.body.run(x if own else support_x)[1]
         layers = curvature.layers(net, x, statistics, self.root)
-        blocks = [curvature.log_det(layer, self.precision) for layer in layers]
+        blocks = [curvature.log_det(layer, self.options.precision) for layer in layers]
         return sum(blocks[1:], blocks[0])
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -74,38 +103,8 @@ class LLAMA(MetaLearner):
         def volume(net: BaseNetwork) -> Array:
             return self.volume(net, task.support.x, task.query.x)
 
-        return loss + self.eta * (jax.checkpoint(volume) if self.inner.remat else volume)(net)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LLAMAOptions(InnerOptions):
-    """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
-
-    LEAST: ClassVar = {"eta": 0}
-    POSITIVE: ClassVar = ("precision",)
-
-    eta: float = 1e-6
-    """Weight of the log determinant; 0 for MAML."""
-    precision: float = 1.0
-    """Precision of the prior on the weights, above 0."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> LLAMA:
-        """The learner; `net` holds its only weights, so the key goes unused."""
-        body = with_body(net, "LLAMA")
-        inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
-        if inside < len(jax.tree.leaves(adaptable(body))):
-            raise ValueError(
-                "LLAMA needs all adapted weights in layers that arml.linear or arml.nn.conv2d "
-                "makes, because it computes their curvature: build the network from these"
-            )
-        return LLAMA(
-            net=body,
-            inner=self.descent(net),
-            eta=self.eta,
-            precision=self.precision,
-            root=curvature.root_of(problem),
-            loss=loss_of(problem),
-        )
+        volume = jax.checkpoint(volume) if self.inner.remat else volume
+        return loss + self.options.eta * volume(net)
 
 
 METHODS = (

@@ -64,6 +64,39 @@ def divergence(
     return jax.tree.reduce(jnp.add, jax.tree.map(one, mean, log_sd, other, log_sd_other))
 
 
+@dataclass(frozen=True, kw_only=True)
+class PLATIPUSOptions(InnerOptions):
+    """PLATIPUS: MAML from initialisations sampled around the task's own."""
+
+    LEAST: ClassVar = {"prior_rate": 0, "kl_weight": 0, "samples": 1}
+    POSITIVE: ClassVar = ("noise",)
+
+    prior_rate: float = 0.01
+    """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
+    kl_weight: float = 1e-6
+    """Weight of the divergence."""
+    samples: int = 10
+    """Initialisations that a prediction averages over."""
+    noise: float = 0.3
+    """Standard deviation of the targets' noise (regression)."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "PLATIPUS":
+        """The learner; its only random weights are those of `net`, so the key goes unused."""
+        log_sd = jax.tree.map(lambda a: jnp.full_like(a, LOG_SD), adaptable(net))
+        return PLATIPUS(
+            net=net,
+            log_sigma=log_sd,
+            log_v=log_sd,
+            gamma_p=jnp.array(self.prior_rate),
+            gamma_q=jnp.array(self.prior_rate),
+            inner=self.descent(net),
+            options=self,
+            scale=1 / (2 * self.noise**2) if problem.kind == "regression" else 1.0,
+            combine=combine_of(problem),
+            loss=loss_of(problem),
+        )
+
+
 class PLATIPUS(MetaLearner):
     """theta ~ N(mu - gamma_p grad L_support(mu), sigma^2), then MAML from theta."""
 
@@ -76,10 +109,9 @@ class PLATIPUS(MetaLearner):
     gamma_p: Float[Array, ""]
     gamma_q: Float[Array, ""]
     inner: GradientDescent
-    kl_weight: float
+    options: PLATIPUSOptions = eqx.field(static=True)
     scale: float
     """Of the mean loss, to make it the negative log-likelihood."""
-    samples: int = eqx.field(static=True)
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
@@ -106,7 +138,7 @@ class PLATIPUS(MetaLearner):
             theta = draw(mu_p, self.log_sigma, key=key)
             return adaptable(self.descend(theta, support))
 
-        phis = jax.vmap(one)(jax.random.split(key, self.samples))
+        phis = jax.vmap(one)(jax.random.split(key, self.options.samples))
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
             return self.combine(jax.vmap(lambda phi: join(phi, rest).given(support.x)(x))(phis))
@@ -120,41 +152,8 @@ class PLATIPUS(MetaLearner):
         mu_p = self.centre(support, support, self.gamma_p)
         phi = self.descend(draw(mu_q, self.log_v, key=key), support)
         data = self.scale * self.query_loss(phi, support, query)
-        return data + self.kl_weight * divergence(mu_q, self.log_v, mu_p, self.log_sigma)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PLATIPUSOptions(InnerOptions):
-    """PLATIPUS: MAML from initialisations sampled around the task's own."""
-
-    LEAST: ClassVar = {"prior_rate": 0, "kl_weight": 0, "samples": 1}
-    POSITIVE: ClassVar = ("noise",)
-
-    prior_rate: float = 0.01
-    """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
-    kl_weight: float = 1e-6
-    """Weight of the divergence."""
-    samples: int = 10
-    """Initialisations that a prediction averages over."""
-    noise: float = 0.3
-    """Standard deviation of the targets' noise (regression)."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> PLATIPUS:
-        """The learner; its only random weights are those of `net`, so the key goes unused."""
-        log_sd = jax.tree.map(lambda a: jnp.full_like(a, LOG_SD), adaptable(net))
-        return PLATIPUS(
-            net=net,
-            log_sigma=log_sd,
-            log_v=log_sd,
-            gamma_p=jnp.array(self.prior_rate),
-            gamma_q=jnp.array(self.prior_rate),
-            inner=self.descent(net),
-            kl_weight=self.kl_weight,
-            scale=1 / (2 * self.noise**2) if problem.kind == "regression" else 1.0,
-            samples=self.samples,
-            combine=combine_of(problem),
-            loss=loss_of(problem),
-        )
+        kl = divergence(mu_q, self.log_v, mu_p, self.log_sigma)
+        return data + self.options.kl_weight * kl
 
 
 def platipus(problem: Problem) -> PLATIPUSOptions:

@@ -18,90 +18,26 @@ Differences
   features is nearly certain at first, and its gradient small.
 - The distances may be those of linear discriminant analysis, with one spread for all classes, or
   of Simple CNAPS, with one for each (`arml.nn.heads`).
-- With `in_turns` each part of a training task is once the support set. One embedding of the task's
-  examples serves all of these divisions, which makes the gradient less random.
+- With `rotate` each part of a training task is the support set once, and all other examples are the
+  queries. One embedding of the task serves all of these divisions, which makes the gradient less
+  random.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import (
-    Embedded,
-    class_means,
-    discriminant,
-    mask_absent,
-    quadratic,
-    squared_distances,
-)
+from arml.nn.heads import METRICS, Classifier, Embedded, Labels, Metric, Samples
 from arml.nn.networks import Body, with_body
-
-Metric = Literal["squared", "pooled", "mahalanobis"]
-
-
-class ProtoNet(Embedded):
-    """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
-    a pooled Mahalanobis distance instead of the squared one.
-
-        pictures = arml.Problem("classification", (16, 16, 1), outputs=5, shots=1, queries=5)
-        isinstance(arml.build("protonet", pictures), arml.ProtoNet)
-    """
-
-    body: Body
-    scale: float | Float[Array, ""]
-    """s."""
-    metric: Metric = eqx.field(static=True)
-    in_turns: bool = eqx.field(static=True)
-    ways: int = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
-
-    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        features, embed = self.body.embedded(support.x)
-        head = self.head(features, support.y)
-        return Adapted(lambda x: head(embed(x)))
-
-    def head(
-        self, features: Float[Array, "n d"], y: Int[Array, " n"]
-    ) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
-        """The classifier of features that a support set gives."""
-        if self.metric == "mahalanobis":
-            return quadratic(self.scale, features, y, self.ways)
-        if self.metric == "pooled":
-            return discriminant(self.scale, features, y, self.ways)
-        means, present = class_means(features, y, self.ways)  # Eq. (1)
-        return lambda f: mask_absent(present, -self.scale * squared_distances(f, means))  # Eq. (2)
-
-    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The query loss, or its mean over divisions of the task."""
-        return self.turns_loss(task) if self.in_turns else super().meta_loss(task, key=key)
-
-    def turns_loss(self, task: Task) -> Float[Array, ""]:
-        """The mean query loss over as many divisions of the task as it has disjoint support sets:
-        in each, all other examples are the queries. The examples are normalised together."""
-        y = jnp.concatenate([task.support.y, task.query.y])
-        features = self.body(jnp.concatenate([task.support.x, task.query.x]))
-        member = jax.nn.one_hot(y, self.ways, dtype=jnp.int32)
-        earlier = jnp.sum((jnp.cumsum(member, axis=0) - 1) * member, axis=1)
-        order = jnp.argsort(earlier, stable=True)  # the first of each class, the second of each...
-        features, y, size = features[order], y[order], len(task.support.y)
-
-        def one(first: int) -> Float[Array, ""]:
-            part = slice(first, first + size)
-            others = [jnp.concatenate([a[:first], a[first + size :]]) for a in (features, y)]
-            return self.loss(self.head(features[part], y[part])(others[0]), others[1])
-
-        losses = [one(first) for first in range(0, len(y) - size + 1, size)]
-        return jnp.mean(jnp.stack(losses))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,24 +61,69 @@ class DistanceOptions(Options):
 class ProtoNetOptions(DistanceOptions):
     """ProtoNet: the nearest class mean in a learned embedding. The paper has no scale."""
 
+    RENAMED: ClassVar = {"in_turns": "rotate"}
+
     metric: Metric = "squared"
     """The squared distance; or for two shots or more a regularised Mahalanobis distance, with one
     covariance for all classes (`pooled`), or with one for each."""
-    in_turns: bool = False
-    """In training, let each part of a task in turn be the support set, and all others the
-    queries."""
+    rotate: bool = False
+    """In training, each part of a task is the support set once, and all others are the queries."""
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoNet:
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "ProtoNet":
         """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
         return ProtoNet(
             body=with_body(net, "ProtoNet").body,
             scale=self.first_scale,
-            metric=self.metric,
-            in_turns=self.in_turns,
+            options=self,
             ways=problem.outputs,
             loss=loss_of(problem),
         )
+
+
+class ProtoNet(Embedded):
+    """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
+    another distance than the squared one.
+
+        pictures = arml.Problem("classification", (16, 16, 1), outputs=5, shots=1, queries=5)
+        isinstance(arml.build("protonet", pictures), arml.ProtoNet)
+    """
+
+    body: Body
+    scale: float | Float[Array, ""]
+    """s."""
+    options: ProtoNetOptions = eqx.field(static=True)
+    ways: int = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        features, embed = self.body.embedded(support.x)
+        head = self.head(features, support.y)
+        return Adapted(lambda x: head(embed(x)))
+
+    def head(self, features: Samples, y: Labels) -> Classifier:
+        """The classifier of features that a support set gives. Eq. (1), (2)"""
+        return METRICS[self.options.metric](self.scale, features, y, self.ways)
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The query loss; with `rotate` its mean over as many divisions of the task as it has
+        disjoint support sets. The examples are then normalised together."""
+        if not self.options.rotate:
+            return super().meta_loss(task, key=key)
+        y = jnp.concatenate([task.support.y, task.query.y])
+        features = self.body(jnp.concatenate([task.support.x, task.query.x]))
+        member = jax.nn.one_hot(y, self.ways, dtype=jnp.int32)
+        earlier = jnp.sum((jnp.cumsum(member, axis=0) - 1) * member, axis=1)
+        order = jnp.argsort(earlier, stable=True)  # the first of each class, the second of each...
+        features, y, size = features[order], y[order], len(task.support.y)
+
+        def one(first: int) -> Float[Array, ""]:
+            part = slice(first, first + size)
+            others = [jnp.concatenate([a[:first], a[first + size :]]) for a in (features, y)]
+            return self.loss(self.head(features[part], y[part])(others[0]), others[1])
+
+        losses = [one(first) for first in range(0, len(y) - size + 1, size)]
+        return jnp.mean(jnp.stack(losses))
 
 
 PROTONET = Method(
@@ -172,10 +153,10 @@ METHODS = (
     replace(
         PROTONET,
         name="protonet-turns",
-        title="ProtoNet, in turns",
-        about="ProtoNet with pooled covariance; each part of a training task is once the support.",
+        title="ProtoNet, rotating support",
+        about="ProtoNet, pooled covariance; each part of a training task is the support once.",
         preset=lambda problem: ProtoNetOptions(
-            scale=0.05, learn_scale=True, metric="pooled", in_turns=True
+            scale=0.05, learn_scale=True, metric="pooled", rotate=True
         ),
         places=("folders",),
         settings={"any": {"outer": {"schedule": "constant", "average": 0.5}}},

@@ -68,6 +68,31 @@ class SecondMoment(Carried):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReptileOptions(Options):
+    """Reptile: the initialisation moves towards where each task's own steps lead. Its outer
+    optimiser is `sgd` with a rate that falls from 1 to 0."""
+
+    LEAST: ClassVar = {"inner_rate": 0, "inner_steps": 0, "inner_batch": 0}
+
+    inner_rate: float = 0.001
+    """Adam's step size on a task."""
+    inner_steps: int = 8
+    """Adam's steps on a task."""
+    inner_batch: int = 10
+    """Examples of a minibatch; 0 for all."""
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "Reptile":
+        """The learner; `net` holds its only weights, so the key goes unused."""
+        return Reptile(
+            net=net,
+            moment=SecondMoment.zero(net),
+            inner=GradientDescent(self.inner_rate, self.inner_steps),
+            options=self,
+            loss=loss_of(problem),
+        )
+
+
 class Reptile(MetaLearner):
     """theta' = Adam (first moment 0) on minibatches of the task; theta moves towards theta'."""
 
@@ -76,16 +101,16 @@ class Reptile(MetaLearner):
     """Adam's state, carried from step to step."""
     inner: GradientDescent
     """The rate and the number of steps."""
-    batch: int = eqx.field(static=True)
-    """Examples of a minibatch; 0 for all."""
+    options: ReptileOptions = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
     def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
         """The network after the inner steps, and Adam's state."""
         part, rest = eqx.partition(self.net, eqx.is_inexact_array)
         moment = self.moment
+        n, size = len(examples.y), self.options.inner_batch
         # Unrolled: the steps are few, and some of XLA's convolutions are slow in a loop on a CPU.
-        for chosen in minibatches(len(examples.y), self.batch, self.inner.steps, key=key):
+        for chosen in minibatches(n, size, self.inner.steps, key=key):
             x, y = examples.x[chosen], examples.y[chosen]
             gradient = jax.grad(lambda p, x=x, y=y: self.loss(eqx.combine(p, rest)(x), y))(part)
             moment = moment.updated(gradient)
@@ -119,31 +144,6 @@ def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int
     passes = -(-steps * size // n)
     shuffled = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, passes))
     return list(shuffled.reshape(-1)[: steps * size].reshape(steps, size))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReptileOptions(Options):
-    """Reptile: the initialisation moves towards where each task's own steps lead. Its outer
-    optimiser is `sgd` with a rate that falls from 1 to 0."""
-
-    LEAST: ClassVar = {"inner_rate": 0, "inner_steps": 0, "inner_batch": 0}
-
-    inner_rate: float = 0.001
-    """Adam's step size on a task."""
-    inner_steps: int = 8
-    """Adam's steps on a task."""
-    inner_batch: int = 10
-    """Examples of a minibatch; 0 for all."""
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Reptile:
-        """The learner; `net` holds its only weights, so the key goes unused."""
-        return Reptile(
-            net=net,
-            moment=SecondMoment.zero(net),
-            inner=GradientDescent(self.inner_rate, self.inner_steps),
-            batch=self.inner_batch,
-            loss=loss_of(problem),
-        )
 
 
 # theta moves all the way towards the tasks at first, and not at all at the end.

@@ -67,64 +67,6 @@ class TaskEmbedding(eqx.Module):
         return h + third(h)
 
 
-class TADAM(Embedded):
-    """logits_k = -alpha ||f(x) - c_k||, with f the body under the task's scales and shifts, and c_k
-    the mean of f over class k."""
-
-    body: Body
-    ten: tuple[tuple[TaskEmbedding, TaskEmbedding], ...]
-    """The task embedding network: for each block, one part makes the scales and one the shifts."""
-    gamma_0: Float[Array, " blocks"]
-    beta_0: Float[Array, " blocks"]
-    alpha: float | Float[Array, ""]
-    auxiliary_head: Linear | None
-    auxiliary: float
-    decay: float
-    """Weight of half the squares of gamma_0 and beta_0."""
-    ways: int = eqx.field(static=True)
-    metric: Literal["euclidean", "squared"] = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
-
-    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        generic, present = class_means(self.body.embedded(support.x)[0], support.y, self.ways)
-        # The means of absent classes are zero.
-        code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
-        features, embed = self.conditioned(code).embedded(support.x)
-        means, _ = class_means(features, support.y, self.ways)
-
-        def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
-            squared = squared_distances(embed(x), means)
-            distances = squared if self.metric == "squared" else root(squared)
-            return mask_absent(present, -self.alpha * distances)
-
-        squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
-        return Adapted(predict, 0.5 * self.decay * squares)
-
-    def conditioned(self, code: Float[Array, " code"]) -> Body:
-        """The body under the scales 1 + gamma_0 h(code) and the shifts beta_0 g(code)."""
-        films = (
-            Film(Shared(1 + gamma_0 * h(code)), Shared(beta_0 * g(code)))
-            for (h, g), gamma_0, beta_0 in zip(self.ten, self.gamma_0, self.beta_0, strict=True)
-        )
-        return filmed(self.body, films)
-
-    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The query loss, plus the auxiliary one where the training classes are known."""
-        loss = super().meta_loss(task, key=key)
-        if self.auxiliary_head is None or task.classes is None:
-            return loss
-        features, embed = self.body.embedded(task.support.x)
-        features = jnp.concatenate([features, embed(task.query.x)])
-        classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
-        return loss + self.auxiliary * cross_entropy(self.auxiliary_head(features), classes)
-
-
-def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
-    """The square root, with the gradient zero at zero: a lone support example is its class mean."""
-    positive = squared > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TADAMOptions(DistanceOptions):
     """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
@@ -140,7 +82,7 @@ class TADAMOptions(DistanceOptions):
     auxiliary: float = 0.395
     """Weight of the auxiliary classification among all training classes; 0 for none."""
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TADAM:
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TADAM":
         """The learner with the body of `net`; it starts as a ProtoNet, because gamma_0 and beta_0
         are zero."""
         classes_only("TADAM", problem)
@@ -160,12 +102,66 @@ class TADAMOptions(DistanceOptions):
             beta_0=jnp.zeros(len(ten), jnp.float32),
             alpha=self.first_scale,
             auxiliary_head=linear(code, problem.classes, key=head_key) if has_auxiliary else None,
-            auxiliary=self.auxiliary,
-            decay=self.film_decay,
             ways=problem.outputs,
-            metric=self.metric,
+            options=self,
             loss=loss_of(problem),
         )
+
+
+class TADAM(Embedded):
+    """logits_k = -alpha ||f(x) - c_k||, with f the body under the task's scales and shifts, and c_k
+    the mean of f over class k."""
+
+    body: Body
+    ten: tuple[tuple[TaskEmbedding, TaskEmbedding], ...]
+    """The task embedding network: for each block, one part makes the scales and one the shifts."""
+    gamma_0: Float[Array, " blocks"]
+    beta_0: Float[Array, " blocks"]
+    alpha: float | Float[Array, ""]
+    auxiliary_head: Linear | None
+    ways: int = eqx.field(static=True)
+    options: TADAMOptions = eqx.field(static=True)
+    loss: Loss = eqx.field(static=True)
+
+    def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
+        generic, present = class_means(self.body.embedded(support.x)[0], support.y, self.ways)
+        # The means of absent classes are zero.
+        code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
+        features, embed = self.conditioned(code).embedded(support.x)
+        means, _ = class_means(features, support.y, self.ways)
+
+        def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
+            squared = squared_distances(embed(x), means)
+            distances = squared if self.options.metric == "squared" else root(squared)
+            return mask_absent(present, -self.alpha * distances)
+
+        squares = jnp.sum(jnp.square(self.gamma_0)) + jnp.sum(jnp.square(self.beta_0))
+        return Adapted(predict, 0.5 * self.options.film_decay * squares)
+
+    def conditioned(self, code: Float[Array, " code"]) -> Body:
+        """The body under the scales 1 + gamma_0 h(code) and the shifts beta_0 g(code)."""
+        films = (
+            Film(Shared(1 + gamma_0 * h(code)), Shared(beta_0 * g(code)))
+            for (h, g), gamma_0, beta_0 in zip(self.ten, self.gamma_0, self.beta_0, strict=True)
+        )
+        return filmed(self.body, films)
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The query loss, plus the auxiliary one where the training classes are known."""
+        loss = super().meta_loss(task, key=key)
+        if self.auxiliary_head is None or task.classes is None:
+            return loss
+        features, embed = self.body.embedded(task.support.x)
+        features = jnp.concatenate([features, embed(task.query.x)])
+        classes = task.classes[jnp.concatenate([task.support.y, task.query.y])]
+        other = cross_entropy(self.auxiliary_head(features), classes)
+        return loss + self.options.auxiliary * other
+
+
+def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
+    """The square root, with the gradient zero at zero: a lone support example is its class mean."""
+    positive = squared > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
 
 
 METHODS = (

@@ -48,6 +48,43 @@ LEAST = 0.01
 """The least standard deviation that is predicted."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TNPOptions(Options):
+    """TNP: a transformer that reads the support set and answers the queries."""
+
+    LEAST: ClassVar = {"width": 1, "heads": 1, "layers": (1, 100)}
+
+    width: int = 64
+    """Numbers of a token."""
+    layers: int = 4
+    """Blocks of attention."""
+    heads: int = 4
+    """Heads of attention, which divide the width."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        super().check()
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TNP":
+        """The learner with fresh weights, and on pictures the body of `net`."""
+        pictures = problem.inputs == "pictures"
+        body = with_body(net, "TNP").body if pictures else Body((), "batch")
+        size = units(body, problem.features)
+        numbers = problem.outputs * (2 if problem.kind == "regression" else 1)
+        key_examples, key_query, key_head, *keys = jax.random.split(key, 3 + self.layers)
+        return TNP(
+            body=body,
+            embed_examples=linear(size + problem.outputs, self.width, key=key_examples),
+            embed_query=linear(size, self.width, key=key_query),
+            blocks=tuple(Block.drawn(self, key=k) for k in keys),
+            head=linear(self.width, numbers, key=key_head),
+            problem=problem,
+            loss=loss_of(problem),
+        )
+
+
 class Block(eqx.Module):
     """Attention to the support set, then two dense layers; both with skip connections."""
 
@@ -56,21 +93,23 @@ class Block(eqx.Module):
     value: Float[Array, "d d"]
     out: Linear
     dense: MLP
-    heads: int = eqx.field(static=True)
+    options: TNPOptions = eqx.field(static=True)
 
     @classmethod
-    def drawn(cls, width: int, heads: int, *, key: PRNGKeyArray) -> "Block":
+    def drawn(cls, options: TNPOptions, *, key: PRNGKeyArray) -> "Block":
         """Weights of a block; the dense layers are twice as wide inside."""
         *keys, key_out, key_dense = jax.random.split(key, 5)
+        width = options.width
         query, key_, value = (glorot(k, (width, width), jnp.float32) for k in keys)
         dense = mlp((width, 2 * width, width), init=he, key=key_dense)
-        return cls(query, key_, value, linear(width, width, key=key_out), dense, heads)
+        return cls(query, key_, value, linear(width, width, key=key_out), dense, options)
 
     def __call__(self, tokens: Tokens, support: Tokens) -> Tokens:
         """The tokens after they attended to those of the support set."""
         x, context = (standardised(t, axis=-1) for t in (tokens, support))
-        q = (x @ self.query).reshape(len(x), self.heads, -1)
-        k, v = ((context @ w).reshape(len(context), self.heads, -1) for w in (self.key, self.value))
+        heads = self.options.heads
+        q = (x @ self.query).reshape(len(x), heads, -1)
+        k, v = ((context @ w).reshape(len(context), heads, -1) for w in (self.key, self.value))
         weights = jax.nn.softmax(jnp.einsum("mhe,nhe->hmn", q, k) * q.shape[-1] ** -0.5, axis=-1)
         tokens = tokens + self.out(jnp.einsum("hmn,nhe->mhe", weights, v).reshape(x.shape))
         return tokens + self.dense(standardised(tokens, axis=-1))
@@ -140,43 +179,6 @@ def gaussian_loss(
 ) -> Float[Array, ""]:
     """The mean negative log-likelihood of Gaussians, without its constant."""
     return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TNPOptions(Options):
-    """TNP: a transformer that reads the support set and answers the queries."""
-
-    LEAST: ClassVar = {"width": 1, "heads": 1, "layers": (1, 100)}
-
-    width: int = 64
-    """Numbers of a token."""
-    layers: int = 4
-    """Blocks of attention."""
-    heads: int = 4
-    """Heads of attention, which divide the width."""
-
-    def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
-        super().check()
-        if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> TNP:
-        """The learner with fresh weights, and on pictures the body of `net`."""
-        pictures = problem.inputs == "pictures"
-        body = with_body(net, "TNP").body if pictures else Body((), "batch")
-        size = units(body, problem.features)
-        numbers = problem.outputs * (2 if problem.kind == "regression" else 1)
-        key_examples, key_query, key_head, *keys = jax.random.split(key, 3 + self.layers)
-        return TNP(
-            body=body,
-            embed_examples=linear(size + problem.outputs, self.width, key=key_examples),
-            embed_query=linear(size, self.width, key=key_query),
-            blocks=tuple(Block.drawn(self.width, self.heads, key=k) for k in keys),
-            head=linear(self.width, numbers, key=key_head),
-            problem=problem,
-            loss=loss_of(problem),
-        )
 
 
 METHODS = (

@@ -123,6 +123,41 @@ class Amortised(eqx.Module):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class VERSAOptions(Options):
+    """VERSA: a network that returns a Gaussian over the task's linear head."""
+
+    LEAST: ClassVar = {"samples": 1, "width": 1}
+
+    samples: int = 10
+    """Samples of the head, in training and at test; regression needs none."""
+    width: int = 256
+    """Width of the hidden layers of the networks that make the head."""
+
+    def build(
+        self, net: Network, problem: Problem, *, key: PRNGKeyArray
+    ) -> "VERSA | VERSARegression":
+        """The learner with the body of `net`."""
+        body = with_body(net, "VERSA").body
+        d, width, loss = units(body, problem.features), self.width, loss_of(problem)
+        if problem.kind == "classification":
+            return VERSA(
+                body=body,
+                amortise=Amortised.drawn(d, d, 1, width, bias=False, key=key),
+                ways=problem.outputs,
+                options=self,
+                loss=loss,
+            )
+        phi_key, head_key = jax.random.split(key)
+        return VERSARegression(
+            body=body,
+            phi=mlp((d + problem.outputs, width, width), key=phi_key),
+            amortise=Amortised.drawn(width, d, problem.outputs, width, bias=True, key=head_key),
+            log_noise=jnp.zeros((), jnp.float32),
+            loss=loss,
+        )
+
+
 class VERSA(Embedded):
     """p(y | x) = 1/L sum_l softmax(logits_l), where logits_l are drawn from the Gaussian that the
     head gives. The cross-entropy of log p is minus the logarithm of the mean probability."""
@@ -130,14 +165,14 @@ class VERSA(Embedded):
     body: Body
     amortise: Amortised
     ways: int = eqx.field(static=True)
-    samples: int = eqx.field(static=True)
+    options: VERSAOptions = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features, embed = self.body.embedded(support.x)
         means, present = class_means(features, support.y, self.ways)
         head = self.amortise(means, features.shape[1])
-        noise = jax.random.normal(key, (self.samples, 1, self.ways), features.dtype)
+        noise = jax.random.normal(key, (self.options.samples, 1, self.ways), features.dtype)
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             mean, variance = head.outputs(embed(x))
@@ -177,41 +212,6 @@ class VERSARegression(MetaLearner):
         pairs = jnp.concatenate([features, support.y], axis=1)
         pooled = jnp.mean(elu_layers(self.phi, pairs), axis=0, keepdims=True)
         return embed, self.amortise(pooled, features.shape[1])
-
-
-@dataclass(frozen=True, kw_only=True)
-class VERSAOptions(Options):
-    """VERSA: a network that returns a Gaussian over the task's linear head."""
-
-    LEAST: ClassVar = {"samples": 1, "width": 1}
-
-    samples: int = 10
-    """Samples of the head, in training and at test; regression needs none."""
-    width: int = 256
-    """Width of the hidden layers of the networks that make the head."""
-
-    def build(
-        self, net: Network, problem: Problem, *, key: PRNGKeyArray
-    ) -> VERSA | VERSARegression:
-        """The learner with the body of `net`."""
-        body = with_body(net, "VERSA").body
-        d, width, loss = units(body, problem.features), self.width, loss_of(problem)
-        if problem.kind == "classification":
-            return VERSA(
-                body=body,
-                amortise=Amortised.drawn(d, d, 1, width, bias=False, key=key),
-                ways=problem.outputs,
-                samples=self.samples,
-                loss=loss,
-            )
-        phi_key, head_key = jax.random.split(key)
-        return VERSARegression(
-            body=body,
-            phi=mlp((d + problem.outputs, width, width), key=phi_key),
-            amortise=Amortised.drawn(width, d, problem.outputs, width, bias=True, key=head_key),
-            log_noise=jnp.zeros((), jnp.float32),
-            loss=loss,
-        )
 
 
 METHODS = (

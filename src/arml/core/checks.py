@@ -49,6 +49,9 @@ class Options:
     GONE: ClassVar[Mapping[str, object]] = {}
     """Options of earlier versions, with the value at which files that name them still load."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {}
+    """New names of options, by those that files of earlier versions have."""
+
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
         for kind in type(self).__mro__:

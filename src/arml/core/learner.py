@@ -7,11 +7,11 @@ task axis: the axis is added once, by the training step and by the evaluation.
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Task
 
@@ -61,6 +61,15 @@ class Adapted(NamedTuple):
     net: Network | None = None
 
 
+class Normalising(eqx.Module):
+    """A part of a learner that may normalise inputs by the statistics of a set of them."""
+
+    @property
+    @abc.abstractmethod
+    def statistics(self) -> Literal["", "batch", "support"]:
+        """The set whose statistics normalise queries: their own batch, the support set, or none."""
+
+
 class MetaLearner(eqx.Module):
     """Learns how to learn. `adapt` cannot see the query set; `meta_loss` may.
 
@@ -88,8 +97,25 @@ class MetaLearner(eqx.Module):
         adapted = adapted_to(self, task.support, key=key)
         return self.loss(adapted.predict(task.query.x), task.query.y) + adapted.penalty
 
+    def scheduled(self, step: Int[Array, ""]) -> "MetaLearner":
+        """The learner whose outer loss counts at an outer step, for methods whose outer loss
+        changes in training; others return themselves."""
+        return self
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({parameters(self):,} parameters)"
+
+    @property
+    def statistics(self) -> str:
+        """The set whose statistics normalise queries: `batch`, `support`, or empty for none."""
+        parts = jax.tree.leaves(self, is_leaf=lambda node: isinstance(node, Normalising))
+        found = {part.statistics for part in parts if isinstance(part, Normalising)}
+        return min(found - {""}, default="")
+
+    @property
+    def is_transductive(self) -> bool:
+        """Whether a prediction depends on the other queries of its task."""
+        return self.statistics == "batch"
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         """A function from a task's support inputs to an embedding of single inputs; None if each

@@ -258,6 +258,7 @@ def from_json(value: object, where: str) -> Experiment:
             warn_of_change(source_of(cls), str(then.get("version")), where)
         gone = {"kind": kind, **getattr(cls, "GONE", {})}
         own = {name: v for name, v in options.items() if name not in gone or v != gone[name]}
+        own = {getattr(cls, "RENAMED", {}).get(name, name): v for name, v in own.items()}
         parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:

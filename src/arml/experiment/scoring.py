@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int
 
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
-from arml.core.learner import parameters
-from arml.experiment.options import Experiment, fingerprint
+from arml.core.learner import MetaLearner, parameters
+from arml.experiment.options import fingerprint
 from arml.experiment.running import Run, for_classes
 from arml.results.files import one_blas_thread, write_json
 from arml.results.folder import Result
@@ -92,7 +92,7 @@ def evaluate_run(
         score=scores.score,
         families=scores.by_family(),
         inner_steps=steps_of(learner),
-        protocol=protocol(run.experiment, distribution, shared=scores.shared),
+        protocol=protocol(learner, distribution, shared=scores.shared),
         commit=commit(),
         versions=versions(),
         device=device(),
@@ -146,19 +146,17 @@ def kept(
     )
 
 
-def protocol(experiment: Experiment, tasks: TaskDistribution, *, shared: bool = False) -> str:
+def protocol(learner: MetaLearner, tasks: TaskDistribution, *, shared: bool = False) -> str:
     """The conditions of a score in words: the protocol of the tasks, whether classification tasks
-    are drawn from the training distribution, and the statistics by which a network for pictures
-    normalises."""
+    are drawn from the training distribution, the statistics by which the learner normalises, and
+    whether it is transductive."""
     known = shared and tasks.problem.kind == "classification"
-    stated = in_words(tasks.protocol()) + (
-        ", classes of the training distribution" if known else ""
+    return (
+        in_words(tasks.protocol())
+        + (", classes of the training distribution" if known else "")
+        + (f", {learner.statistics} statistics" if learner.statistics else "")
+        + (" (transductive)" if learner.is_transductive else "")
     )
-    normalisation = getattr(experiment.network, "normalisation", None)
-    if normalisation is None or tasks.problem.kind != "classification":
-        return stated
-    transductive = " (transductive)" if normalisation == "batch" else ""
-    return f"{stated}, {normalisation} statistics{transductive}"
 
 
 FLOOR = "logistic regression on the inputs"

@@ -1,5 +1,5 @@
-"""Classifiers by prototypes, which are class means; and heads that are made from a task's examples:
-one that chooses the nearest prototype, and ridge regression.
+"""Classifiers by prototypes, which are class means: `METRICS`, by the distance; and heads that are
+made from a task's examples: one that chooses the nearest prototype, and ridge regression.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
@@ -27,6 +27,7 @@ direction in which the examples of a class differ, distances count for less.
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -46,6 +47,8 @@ Samples = Float[Array, "n d"]
 """Embeddings of samples."""
 Labels = Shaped[Array, "n *targets"]
 """Classes or targets."""
+Classifier = Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]
+"""From features to logits."""
 
 
 class Embedded(MetaLearner):
@@ -108,6 +111,14 @@ class PrototypeHead(eqx.Module):
         return replace(net, head=head)
 
 
+def nearest_mean(
+    scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
+) -> Classifier:
+    """The classifier that a support set gives: logits_k = -s ||f - c_k||^2."""
+    means, present = class_means(features, y, ways)
+    return lambda f: mask_absent(present, -scale * squared_distances(f, means))
+
+
 def discriminant(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Linear:
@@ -127,7 +138,7 @@ def discriminant(
 
 def quadratic(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
-) -> Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]:
+) -> Classifier:
     """The classifier that a support set gives: logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), with
     Q_k = l_k S_k + (1 - l_k) S + I and l_k = n_k / (n_k + 1); S_k is the covariance of class k, S
     that of all examples. [5], Eq. (2)"""
@@ -151,6 +162,16 @@ def quadratic(
         return mask_absent(present, -scale * distances)
 
     return logits
+
+
+Metric = Literal["squared", "pooled", "mahalanobis"]
+METRICS: dict[Metric, Callable[..., Classifier]] = {
+    "squared": nearest_mean,
+    "pooled": discriminant,
+    "mahalanobis": quadratic,
+}
+"""The classifier that a support set gives, by the distance that it compares: from the scale of the
+distances, the features, the classes and the number of classes."""
 
 
 # Linear systems.

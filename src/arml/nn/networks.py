@@ -23,6 +23,7 @@ from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray, PyTree
 from arml.core.checks import Options
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
+from arml.core.learner import Normalising
 from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 
@@ -173,7 +174,7 @@ class ConvBlock(eqx.Module):
         return jax.nn.relu(z if self.film is None else self.film(z)), statistics
 
 
-class Body(eqx.Module):
+class Body(Normalising):
     """Everything but the head: blocks, `[n, *features] -> [n, units]`.
 
     `normalisation="batch"` is transductive, as in the papers: queries are normalised by their own
@@ -183,6 +184,12 @@ class Body(eqx.Module):
 
     blocks: tuple[Block, ...]
     normalisation: Literal["batch", "support"] = eqx.field(static=True)
+
+    @property
+    def statistics(self) -> Literal["", "batch", "support"]:
+        """Empty if no block normalises."""
+        plain = all(isinstance(block, DenseBlock | Plain) for block in self.blocks)
+        return "" if plain else self.normalisation
 
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
