@@ -18,13 +18,16 @@ Differences
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
+from arml.algorithms.imaml import ImplicitDescent
+from arml.algorithms.maml_plus_plus import MultiStep, StepRates
 from arml.algorithms.method import Changes, Method
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions, usual_rate
+from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
@@ -37,7 +40,7 @@ class MAML(MetaLearner):
     """
 
     net: Network
-    inner: GradientDescent
+    inner: GradientDescent | ImplicitDescent
     loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
@@ -47,11 +50,42 @@ class MAML(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class MAMLOptions(InnerOptions):
-    """MAML, first-order MAML and Meta-SGD."""
+    """MAML, first-order MAML and Meta-SGD; iMAML (`implicit`) and MAML++ (`step_rates` and
+    `multi_step`)."""
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
+    LEAST: ClassVar = {"implicit": 0, "multi_step": (0, 10**9)}
+
+    implicit: float = 0.0
+    """iMAML: strength lambda of the term that keeps a task near the initialisation. Above 0 the
+    outer gradient is implicit: its memory does not grow with the inner steps."""
+    step_rates: bool = False
+    """MAML++: learn a rate for each array and inner step; each starts at inner_rate."""
+    multi_step: int = 0
+    """MAML++: outer steps over which the query losses after all inner steps count, less and less;
+    0 to count only the last."""
+
+    def check(self) -> None:
+        """Raise `ValueError` if an option is invalid."""
+        super().check()
+        others = ("step_rates", "learn_rates", "first_order", "multi_step")
+        for name in (n for n in others if self.implicit and getattr(self, n)):
+            raise ValueError(f"implicit takes no {name}: leave one of them out")
+        if self.step_rates and self.learn_rates:
+            raise ValueError("step_rates and learn_rates exclude each other: give one of them")
+        if self.multi_step and not self.inner_steps:
+            raise ValueError("multi_step needs inner steps, got inner_steps 0")
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "MAML | MultiStep":
         """The learner; `net` holds its only weights, so the key goes unused."""
-        return MAML(net=net, inner=self.descent(net), loss=loss_of(problem))
+        part, loss, rule = adaptable(net), loss_of(problem), None
+        if self.step_rates:
+            rule = StepRates.initial(part, self.inner_rate, self.inner_steps)
+        inner = self.descent(net, rule)
+        if self.multi_step:
+            return MultiStep(net=net, inner=inner, until=self.multi_step, loss=loss)
+        if self.implicit:
+            return MAML(net=net, inner=ImplicitDescent(inner, self.implicit), loss=loss)
+        return MAML(net=net, inner=inner, loss=loss)
 
 
 STEEP: dict[str, Changes] = {

@@ -91,6 +91,28 @@ class GradientDescent(eqx.Module):
     def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
+        step = self._step(loss, rest)
+        if any(array.ndim > 2 for array in jax.tree.leaves(part)):
+            # A step of convolutions takes long to compile, and a loop does not slow it down.
+            numbers = jnp.arange(self.steps)
+            loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
+            return join(loop[0], rest)
+        for number in range(self.steps):
+            part = step(part, self.rate, number)
+        return join(part, rest)
+
+    def path(self, loss: Callable[[N], Float[Array, ""]], start: N) -> list[N]:
+        """As a call, but returns the network after each step."""
+        part, rest = split(start)
+        step, nets = self._step(loss, rest), []
+        for number in range(self.steps):
+            part = step(part, self.rate, number)
+            nets.append(join(part, rest))
+        return nets
+
+    def _step(self, loss: Callable[[N], Float[Array, ""]], rest: N) -> Callable[..., N]:
+        """The function that takes one step: from the adaptable part, the rates and the number of
+        the step."""
 
         def step(part: N, rate: float | PyTree, number: int | Array) -> N:
             gradient = jax.grad(lambda p: loss(join(p, rest)))(part)
@@ -111,16 +133,7 @@ class GradientDescent(eqx.Module):
                 moved = jax.tree.map(lambda p, r, g: p - r * g, part, rate, gradient)
             return moved
 
-        if self.remat:
-            step = jax.checkpoint(step)
-        if any(array.ndim > 2 for array in jax.tree.leaves(part)):
-            # A step of convolutions takes long to compile, and a loop does not slow it down.
-            numbers = jnp.arange(self.steps)
-            loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
-            return join(loop[0], rest)
-        for number in range(self.steps):
-            part = step(part, self.rate, number)
-        return join(part, rest)
+        return jax.checkpoint(step) if self.remat else step
 
 
 def with_steps(learner: N, steps: int) -> N:

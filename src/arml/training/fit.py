@@ -290,16 +290,16 @@ def make_step(
     own = share(mesh, batch)
 
     def gradients(
-        values: tuple[TaskDistribution, MetaLearner], keys: tuple[Array, Array]
+        values: tuple[TaskDistribution, MetaLearner, Array], keys: tuple[Array, Array]
     ) -> tuple[PyTree, PyTree]:
         """The part of the gradient of the batch's mean loss that comes from the tasks of these keys
         (one draws a task, one is for its adaptation); and their losses and families."""
-        tasks, learner = values
+        tasks, learner, number = values
         drawn = jax.vmap(tasks.sample)(keys[0])
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
-            learner = eqx.combine(trained, rest)
+            learner = eqx.combine(trained, rest).scheduled(number)
             losses = vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
             return jnp.sum(losses) / batch, losses  # Eq. (1), (11)
 
@@ -323,7 +323,9 @@ def make_step(
         newest = state.learner
         if isinstance(state.optimiser, Averaged):
             newest = eqx.combine(state.optimiser.newest, newest)
-        gradient, (losses, families) = over_tasks(mesh, gradients)((tasks, newest), keys)
+        gradient, (losses, families) = over_tasks(mesh, gradients)(
+            (tasks, newest, state.step), keys
+        )
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
         loss = jnp.mean(losses)
         # Some transformations of Optax read the loss.
