@@ -276,7 +276,8 @@ def how(cells, **options):
         ("1h 30m", "45 min", (1.5, 0.75)),
         ("PT1H30M", "P1DT2H", (1.5, 26)),
         ("1 day 03:00:00", "2 days, 4:00:00", (27, 52)),
-        ("3 years", "6 months", (26298, 4383)),
+        ("2 wks", "36 hours", (336, 36)),
+        ("3 years", "6 months", "has numbers with different units or marks, such as '3 years'"),
         ("2024/1/5", "2024-1-6", (19727, 19728)),
         ("2024.01.05", "2024.1.6", (19727, 19728)),
         ("2024-01", "02/2024", (19723, 19754)),
@@ -405,6 +406,7 @@ def test_how_each_column_is_read():
     assert "note" in [c.name for c in schema_of(table, keep=["note", "same"]).columns]
     codes = schema_of({"zip": ["02139", "10115", "20095"]}, keep=["zip"])
     assert codes.columns[0].kind == "number"
+    assert "leading zero" in how(["02139", "unknown", "10115", "20095"])
 
 
 def test_columns_of_a_predictor_that_an_earlier_version_saved():

@@ -341,6 +341,8 @@ def test_refusals(predictor):
         predictor.predict({"height": [1.0], "noise": [0.0]})
     with pytest.raises(ValueError, match="expected a table"):
         arml.load("tables").adapt(np.zeros(3), [1, 2, 3])
+    with pytest.raises(ValueError, match="a label for every input, got an empty text"):
+        arml.load("tables").adapt({"a": [1, 2, 4]}, ["", "x", "x"])
     with pytest.raises(ValueError, match="no column can be used: 'name' texts that differ"):
         arml.load("tables").adapt({"name": [f"tree {i}" for i in range(N)]}, ["a", "b"] * (N // 2))
 

@@ -75,6 +75,8 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
     if any(label is None or label is np.ma.masked or _missing(label) for label in labels):
         raise ValueError("expected a label for every input, got NaN or None: drop these rows")
+    if any(isinstance(label, str) and not label.strip() for label in labels):
+        raise ValueError("expected a label for every input, got an empty text: drop these rows")
     if labels.dtype == object:
         if len({isinstance(label, str) for label in labels}) > 1:
             raise ValueError(

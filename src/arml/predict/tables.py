@@ -107,6 +107,10 @@ def _called(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Arr
     return function(x)
 
 
+def _warn(line: str) -> None:
+    warnings.warn(line, stacklevel=5)  # at the caller of `predict`
+
+
 class TablePredictor(PredictorBase):
     """A learned task of tables. `classes` are its labels in order; None for numbers.
 
@@ -238,7 +242,7 @@ class TablePredictor(PredictorBase):
         x: Any,
         where: str = "the table",
         lines: Sequence[int] | None = None,
-        tell: Callable[[str], object] = warnings.warn,
+        tell: Callable[[str], object] = _warn,
     ) -> Read:
         """Rows that are checked and read, for any method that takes rows. `where` and `lines` are
         what messages call the table, and its rows; `tell` gets a line for each column with cells

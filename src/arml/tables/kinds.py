@@ -17,7 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,8 +29,6 @@ Cells = Sequence[Cell] | np.ndarray
 """Of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
-Order = Literal["", "dmy", "mdy", "ymd"]
-"""None if the dates can be read in one way."""
 Read = tuple[Float[np.ndarray, " n"], list[int]]
 """Cells as numbers, NaN where one is missing or cannot be read, and the places of those that
 cannot."""
@@ -79,23 +77,13 @@ CLOCK = re.compile(
     re.ASCII,
 )
 """14:30, 2:05:10 pm, 8 am, 1 day 03:00:00; minutes and seconds, 4:12.5."""
-SPAN = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)\.?(?:,? |,|(?=\d)|$)", re.ASCII)
+SPAN = re.compile(
+    r"(\d+(?:\.\d+)?) ?(?:([smhdw])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?|(?:ee)?ks?)?)\.?"
+    r"(?:,? |,|(?=\d)|$)",
+    re.ASCII,
+)
 """One part of a duration: 1h, 30 minutes."""
-HOURS = {
-    unit + plural: hours
-    for units, hours in (
-        ("ms", 1 / 3.6e6),
-        ("s sec second", 1 / 3600),
-        ("m min minute", 1 / 60),
-        ("h hr hour", 1.0),
-        ("d day", 24.0),
-        ("w wk week", 168.0),
-        ("mo month", 730.5),
-        ("y yr year", 8766.0),
-    )
-    for unit in units.split()
-    for plural in ("", "s" * (len(unit) > 1))
-}
+HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0, "w": 168.0}
 DATE = re.compile(
     r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?(?P<date>\w+(?:(?:[-/ .]|, |\. )\w+){1,2}?)"
     r"(?:(?:,? |t)(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?"
@@ -127,11 +115,11 @@ other signs between the parts are minus signs here."""
 EPOCH = datetime.datetime(1970, 1, 1)
 _N = r"[+-]?\d[\d.,]*"
 FORMS = {
+    "numbers with different units or marks": QUANTITY,
     "bounds": re.compile(rf"[<>≤≥~≈±]=? ?{_N}.*|{_N} ?\+"),
     "ranges or ratios": re.compile(
         rf"{_N}[^\d+-]{{0,5}} ?(?:-|to|\.\.\.?|…|/|:|±|\+/-|x|×) ?{_N}\D{{0,9}}"
     ),
-    "numbers with different units or marks": QUANTITY,
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
 ONE, EMPTY = "has one value in all rows", "is empty"
@@ -196,7 +184,8 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
     def about(self) -> str:
         """How the cells are read, in words."""
         hours = " hours" * (self.kind == "time")
-        return f"{self.kind}, {self.example!r} is {self.one(self.example) or 0:.6g}{hours}"
+        marks = f", {self.example!r} is {self.one(self.example) or 0:.6g}{hours}"
+        return self.kind + marks * bool(self.example)
 
 
 class Fit(NamedTuple):
@@ -208,33 +197,8 @@ class Fit(NamedTuple):
 
 
 class Number(Column, frozen=True, tag="number"):
-    """Plain numbers: 1.5, -2, 1e6. Durations of Python and pandas, in seconds."""
-
-    kind = "number"
-
-    @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
-        """One, unless digits with leading zeros are codes."""
-        return [] if is_code(cells) and name not in source.keep else [cls(name)]
-
-    def one(self, cell: Cell) -> float | None:
-        """As `number`."""
-        return number(cell)
-
-    def read(self, cells: Cells) -> Read:
-        """Also of an array, without a loop."""
-        if not isinstance(cells, np.ndarray):
-            return super().read(cells)
-        odd = np.abs(cells) > LARGEST
-        return np.where(odd, np.nan, cells), np.flatnonzero(odd).tolist()
-
-    def about(self) -> str:
-        """Nothing is dropped."""
-        return "number"
-
-
-class Quantity(Column, frozen=True, tag="quantity"):
-    """Numbers with marks: 12%, $1,250.50, (3), a unicode minus; with one unit in all cells."""
+    """Plain numbers and durations of data frames, in seconds; or numbers with marks: 12%, (3),
+    $1,250.50, a unicode minus, one unit in all cells."""
 
     kind = "number"
     unit: str = ""
@@ -242,19 +206,26 @@ class Quantity(Column, frozen=True, tag="quantity"):
     """One of `STYLES`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
-        """The most frequent unit in each style."""
-        parts = [(tidy(c), part) for c in cells if (part := parts_of(c)) and number(c) is None]
-        if not parts or is_code(cells):
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable[Column]:
+        """Plain, or with the most frequent unit in each style; but digits with a leading zero are
+        codes."""
+        if is_code(cells) and name not in source.keep:
             return []
+        marked = [c for c in cells if isinstance(c, str) and number(c) is None]
+        parts = [(tidy(c), part) for c in marked if (part := parts_of(c))]
+        if not parts:
+            return [cls(name)]
         unit = Counter(unit for _, (_, _, unit) in parts).most_common(1)[0][0]
         example = max((cell for cell, part in parts if part[2] == unit), key=len)
-        return [cls(name, example, unit, style) for style in STYLES]
+        return [cls(name), *(cls(name, example, unit, style) for style in STYLES)]
 
     def one(self, cell: Cell) -> float | None:
         """Without its marks."""
-        if not isinstance(cell, str):
-            return None if self.unit else number(cell)
+        value = number(cell)
+        if not self.unit and (
+            not isinstance(cell, str) or (value is not None and not self.example)
+        ):
+            return value
         sign, digits, unit = parts_of(cell) or ("", "", None)
         *group, point = map(re.escape, self.style)
         whole = rf"\d*|[1-9]\d{{0,2}}(?:{group[0]}\d\d\d?)*{group[0]}\d{{3}}" if group else r"\d*"
@@ -262,6 +233,13 @@ class Quantity(Column, frozen=True, tag="quantity"):
         if unit != self.unit or not re.fullmatch(form, digits):
             return None
         return number(sign + digits.replace(self.style[:-1], "").replace(self.style[-1], "."))
+
+    def read(self, cells: Cells) -> Read:
+        """Also of an array, without a loop."""
+        if self.unit or not isinstance(cells, np.ndarray):
+            return super().read(cells)
+        odd = np.abs(cells) > LARGEST
+        return np.where(odd, np.nan, cells), np.flatnonzero(odd).tolist()
 
 
 class Time(Column, frozen=True, tag="time"):
@@ -290,9 +268,8 @@ class Time(Column, frozen=True, tag="time"):
             hour = hour % 12 + 12 * (match[5] == "p") if match[5] else hour
             return 24 * day + hour + minute / 60 + second / 3600
         text = re.sub(r"^pt?(?=\d)|(?<=d)t(?=\d)", "", text)
-        spans = [float(n) * HOURS.get(unit, math.nan) for n, unit in SPAN.findall(text)]
-        known = spans and not SPAN.sub("", text) and not math.isnan(sum(spans))
-        return sum(spans) if known else None
+        spans = [float(n) * HOURS[unit] for n, unit in SPAN.findall(text)]
+        return sum(spans) if spans and not SPAN.sub("", text) else None
 
 
 class Date(Column, frozen=True, tag="date"):
@@ -300,12 +277,13 @@ class Date(Column, frozen=True, tag="date"):
     month, years of four digits first or last, and years of two digits."""
 
     kind = "date"
-    order: Order = ""
+    order: str = ""
+    """One of `ORDERS`."""
 
     @classmethod
     def fits(cls, name: str, cells: Cells, source: Source) -> Fit | None:
         """**Raises** `ValueError` if two orders read all cells, and differ."""
-        ways = [cls(name, order=k) for k in ((source.dates,) if source.dates else get_args(Order))]
+        ways = [cls(name, order=k) for k in ((source.dates,) if source.dates else ORDERS)]
         fits = [Fit(way, *way.read(cells)) for way in ways]
         whole = [fit for fit in fits if not strange(cells, fit.odd)]
         for one, other in itertools.pairwise(whole):
@@ -340,7 +318,7 @@ class Date(Column, frozen=True, tag="date"):
         date = re.sub(r"[,.]? |/", "-", match["date"] + (match["year"] or ""))
         hour, minute, second = (int(match[k] or 0) for k in ("hour", "minute", "second"))
         hour = hour % 12 + 12 * (match["half"] == "p") if match["half"] else hour
-        for form in (*ORDERS[""], *ORDERS[self.order]):
+        for form in (*ORDERS[""], *ORDERS.get(self.order, ())):
             if found := form.fullmatch(date):
                 part = {"M": "0", "D": "1", **found.groupdict()}
                 year = int(part.get("Y") or 1969 + (int(part["y"]) + 31) % 100)
@@ -386,9 +364,9 @@ class Category(Column, frozen=True, tag="category"):
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
 
-KINDS: tuple[type[Column], ...] = (Number, Quantity, Time, Date)
+KINDS: tuple[type[Column], ...] = (Number, Time, Date)
 """In the order in which they are tried."""
-AnyColumn = Number | Quantity | Time | Date | Category
+AnyColumn = Number | Time | Date | Category
 
 
 def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
@@ -416,13 +394,14 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
     counts = Counter(map(text_of, known))
     if best is not None:
         fit, odd = best
-        infinite = isinstance(cells[odd[0]], numbers.Real) and not isinstance(cells[odd[0]], bool)
         repeat = len(counts) <= min(LEVELS, len(known) / 2)
         repeat = repeat and all(counts[text_of(cells[i])] > 1 for i in odd)
+        what = f"no {fit.column.kind}"
+        if isinstance(fit.column, Number) and fit.column.unit:
+            what += f" with the unit {fit.column.unit!r}"
+        if infinite := type(cells[odd[0]]) is not bool and isinstance(cells[odd[0]], numbers.Real):
+            what = "not finite, or too large"
         if infinite or (len(odd) < np.sum(~np.isnan(fit.values)) and not repeat):
-            unit = fit.column.unit if isinstance(fit.column, Quantity) else ""
-            what = f"no {fit.column.kind}{f' with the unit {unit!r}' if unit else ''}"
-            what = "not finite, or too large" if infinite else what
             source.errors.append(f"{named(name, cells, odd, source.lines)} is {what}")
             return None
     return _category(name, cells, counts, source)
@@ -431,22 +410,19 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
 def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> Fit | None:
     """Texts as a category, unless they differ in nearly every row."""
     n, why = counts.total(), ""
-    plain = {text for text in counts if number(text) is not None}
-    near = {
-        form: [
-            text
-            for text in counts
-            if text not in plain and pattern.fullmatch(tidy(text).strip("()"))
-        ]
+    odd = [text for text in counts if number(text) is None]
+    forms = {
+        text: form
         for form, pattern in FORMS.items()
+        for text in counts
+        if pattern.fullmatch(tidy(text).strip("()"))
     }
-    form = max(near, key=lambda form: len(near[form]))
     if is_code(cells):
         why = f"has codes with a leading zero, such as {min(counts)!r}"
-    elif near[form] and len(plain.union(*near.values())) > len(counts) / 2:
-        why = f"has {form}, such as {near[form][0]!r}"
-    elif plain:
-        why = f"has texts among its numbers, such as {min({*counts} - plain)!r}"
+    elif len(forms) > len(counts) / 2 and (near := [text for text in odd if text in forms]):
+        why = f"has {forms[near[0]]}, such as {near[0]!r}"
+    elif len(odd) < len(counts):
+        why = f"has texts among its numbers, such as {odd[0]!r}"
     if len(counts) > 1 and name not in source.keep:
         if len(counts) > (n / 2 if why else max(FREE, n / 2)):
             source.left_out[name] = why or "texts that differ in nearly every row"
@@ -481,12 +457,10 @@ def alike(texts: Iterable[str], what: str) -> list[str]:
     return [f"{what}: {', '.join(same)} count as different values"] if same else []
 
 
-def strange(cells: Cells, odd: Sequence[int]) -> list[int]:
+def strange(cells: Cells, odd: Iterable[int]) -> list[int]:
     """Those of the places whose cells do not mean "unknown"."""
-    words = (cells[i] if isinstance(cells[i], str) else "odd" for i in odd)
-    return [
-        i for i, word in zip(odd, words, strict=True) if not UNKNOWN.fullmatch(tidy(word).lower())
-    ]
+    texts = ((i, cells[i]) for i in odd)
+    return [i for i, c in texts if not (isinstance(c, str) and UNKNOWN.fullmatch(tidy(c).lower()))]
 
 
 def named(name: str, cells: Cells, places: Sequence[int], lines: Sequence[int] | None) -> str:
@@ -502,9 +476,8 @@ def named(name: str, cells: Cells, places: Sequence[int], lines: Sequence[int] |
 
 def is_code(cells: Cells) -> bool:
     """Whether all cells are digits, some of them with a leading zero: 02139, 007."""
-    if isinstance(cells, np.ndarray):
-        return False
-    texts = [cell.strip() if isinstance(cell, str) else "-" for cell in cells if not missing(cell)]
+    known = [] if isinstance(cells, np.ndarray) else strange(cells, range(len(cells)))
+    texts = [str(cells[i]).strip() for i in known if not missing(cells[i])]
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
 
 
