@@ -160,13 +160,6 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
         """The ways in which this kind may read the cells, the likeliest first."""
         raise NotImplementedError
 
-    @classmethod
-    def fits(cls, name: str, cells: Cells, source: Source) -> "Fit | None":
-        """The way that reads the most cells, the first of equals; None if none reads any."""
-        fits = (Fit(way, *way.read(cells)) for way in cls.ways(name, cells, source))
-        best = min(fits, key=lambda fit: len(fit.odd), default=None)
-        return None if best is None or np.all(np.isnan(best.values)) else best
-
     def one(self, cell: Cell) -> float | None:
         """ONE cell as a number; None if it cannot be read."""
         raise NotImplementedError
@@ -217,7 +210,10 @@ class Number(Column, frozen=True, tag="number"):
             return [cls(name)]
         unit = Counter(unit for _, (_, _, unit) in parts).most_common(1)[0][0]
         example = max((cell for cell, part in parts if part[2] == unit), key=len)
-        return [cls(name), *(cls(name, example, unit, style) for style in STYLES)]
+        reads = {
+            s: sum(_digits(digits, s) is not None for _, (_, digits, _) in parts) for s in STYLES
+        }
+        return [cls(name), cls(name, example, unit, max(reads, key=lambda style: reads[style]))]
 
     def one(self, cell: Cell) -> float | None:
         """Without its marks."""
@@ -227,12 +223,8 @@ class Number(Column, frozen=True, tag="number"):
         ):
             return value
         sign, digits, unit = parts_of(cell) or ("", "", None)
-        *group, point = map(re.escape, self.style)
-        whole = rf"\d*|[1-9]\d{{0,2}}(?:{group[0]}\d\d\d?)*{group[0]}\d{{3}}" if group else r"\d*"
-        form = rf"(?:{whole})(?:{point}\d*)?(?:[eE][+-]?\d+)?"
-        if unit != self.unit or not re.fullmatch(form, digits):
-            return None
-        return number(sign + digits.replace(self.style[:-1], "").replace(self.style[-1], "."))
+        plain = _digits(digits, self.style) if unit == self.unit else None
+        return None if plain is None else number(sign + plain)
 
     def read(self, cells: Cells) -> Read:
         """Also of an array, without a loop."""
@@ -281,21 +273,9 @@ class Date(Column, frozen=True, tag="date"):
     """One of `ORDERS`."""
 
     @classmethod
-    def fits(cls, name: str, cells: Cells, source: Source) -> Fit | None:
-        """**Raises** `ValueError` if two orders read all cells, and differ."""
-        ways = [cls(name, order=k) for k in ((source.dates,) if source.dates else ORDERS)]
-        fits = [Fit(way, *way.read(cells)) for way in ways]
-        whole = [fit for fit in fits if not strange(cells, fit.odd)]
-        for one, other in itertools.pairwise(whole):
-            if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
-                raise ValueError(
-                    f"{source.where}: the dates of column {name!r}, such as "
-                    f"{cells[int(unlike[0])]!r}, can be read as a {one.column.about()} or a "
-                    f"{other.column.about()}: choose with --dates (dates=...), or write them as "
-                    "2024-05-31"
-                )
-        best = min(fits, key=lambda fit: len(fit.odd))
-        return None if np.all(np.isnan(best.values)) else best
+    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable[Column]:
+        """One for each order of day, month and year."""
+        return [cls(name, order=order) for order in ((source.dates,) if source.dates else ORDERS)]
 
     def one(self, cell: Cell) -> float | None:
         """In days since 1970."""
@@ -381,19 +361,23 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
     if isinstance(cells, Declared):
         texts = cells.order or tuple(sorted({*map(text_of, known)}))
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
-    best: tuple[Fit, list[int]] | None = None
+    best: list[Fit] = []
+    told = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
+    sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
     for kind in KINDS:
-        if (fit := kind.fits(name, cells, source)) is None:
-            continue
-        if not (odd := strange(cells, fit.odd)):
-            if words := sorted({repr(normal(cells[i])) for i in fit.odd}):
+        ways = kind.ways(name, cells, source)
+        ways = [way for way in ways if len(way.read(sample)[1]) < len(sample)]
+        fits = [Fit(way, *way.read(cells)) for way in ways]
+        if whole := [fit for fit in fits if not strange(cells, fit.odd)]:
+            if kind is Date:
+                _check_orders(name, cells, whole, source.where)
+            if words := sorted({repr(normal(cells[i])) for i in whole[0].odd}):
                 source.hints.append(f"column {name!r}: {', '.join(words)} counts as missing")
-            return _varied(fit.column, cells, source)
-        if best is None or len(odd) < len(best[1]):
-            best = fit, odd
+            return _varied(whole[0].column, cells, source)
+        best = sorted([*best, *fits], key=lambda fit: len(fit.odd))[:1]
     counts = Counter(map(text_of, known))
-    if best is not None:
-        fit, odd = best
+    for fit in best:
+        odd = strange(cells, fit.odd)
         repeat = len(counts) <= min(LEVELS, len(known) / 2)
         repeat = repeat and all(counts[text_of(cells[i])] > 1 for i in odd)
         what = f"no {fit.column.kind}"
@@ -405,6 +389,17 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
             source.errors.append(f"{named(name, cells, odd, source.lines)} is {what}")
             return None
     return _category(name, cells, counts, source)
+
+
+def _check_orders(name: str, cells: Cells, fits: Sequence[Fit], where: str) -> None:
+    """Raise `ValueError` if two orders of a date read all cells, and differ."""
+    for one, other in itertools.pairwise(fits):
+        if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
+            raise ValueError(
+                f"{where}: the dates of column {name!r}, such as {cells[int(unlike[0])]!r}, can be "
+                f"read as a {one.column.about()} or a {other.column.about()}: choose with --dates "
+                "(dates=...), or write them as 2024-05-31"
+            )
 
 
 def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> Fit | None:
@@ -476,8 +471,12 @@ def named(name: str, cells: Cells, places: Sequence[int], lines: Sequence[int] |
 
 def is_code(cells: Cells) -> bool:
     """Whether all cells are digits, some of them with a leading zero: 02139, 007."""
-    known = [] if isinstance(cells, np.ndarray) else strange(cells, range(len(cells)))
-    texts = [str(cells[i]).strip() for i in known if not missing(cells[i])]
+    if isinstance(cells, np.ndarray):
+        return False
+    texts = [
+        cell.strip() if isinstance(cell, str) else "odd" for cell in cells if not missing(cell)
+    ]
+    texts = [texts[i] for i in strange(texts, range(len(texts)))]
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
 
 
@@ -537,3 +536,12 @@ def parts_of(cell: Cell) -> tuple[str, str, str] | None:
     unit = re.sub(r"(?<=[^\W\d_]{2})s$", "", match["after"])  # 1 day, 2 days
     unit = f"{match['before'] or ''} {unit}".strip()
     return (sign, match["digits"], unit) if len(sign) < 2 else None
+
+
+def _digits(digits: str, style: str) -> str | None:
+    """Digits in a style (see `STYLES`) as Python writes them; None for others."""
+    *group, point = map(re.escape, style)
+    whole = rf"\d*|[1-9]\d{{0,2}}(?:{group[0]}\d\d\d?)*{group[0]}\d{{3}}" if group else r"\d*"
+    if not re.fullmatch(rf"(?:{whole})(?:{point}\d*)?(?:[eE][+-]?\d+)?", digits):
+        return None
+    return digits.replace(style[:-1], "").replace(style[-1], ".")
