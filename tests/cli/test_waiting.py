@@ -131,9 +131,18 @@ def test_work_is_shown_where_there_is_no_terminal(monkeypatch):
         for done in (100, 200, 300):
             display.show("scoring tasks", done, 1000)
             time.sleep(0.3)
-    lines = text.getvalue().splitlines()
-    assert lines[0] == "loading (0 s)"
-    assert re.fullmatch(r"scoring tasks 300/1,000 \(1 s, [1-3] s left\)", lines[-1])
+        lines = text.getvalue().splitlines()
+        assert lines[0] == "loading (0 s)"
+        assert re.fullmatch(r"scoring tasks 300/1,000 \(1 s, [1-3] s left\)", lines[-1])
+        # Other work in between counts to the time that is left.
+        display.show("other work", 0, 10)
+        time.sleep(1.2)
+        assert text.getvalue().splitlines()[-1] == "other work 0/10 (1 s)"
+        display.show("scoring tasks", 400, 1000)
+        time.sleep(0.3)
+    assert re.fullmatch(
+        r"scoring tasks 400/1,000 \([23] s, [34567] s left\)", text.getvalue().splitlines()[-1]
+    )
 
 
 def test_minutes_that_are_none_are_refused(tmp_path, capsys):

@@ -17,6 +17,7 @@ from arml.cli import main
 from arml.core import registry as plugins
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError
+from arml.tasks.functions import functions_2d
 from arml.tasks.options import OwnOptions
 
 SCRIPT = Path(__file__).parent / "waves.py"
@@ -164,6 +165,19 @@ def test_what_a_folder_cannot_hold_is_refused_in_one_line(waves):
         OwnOptions("nowhere", "Nothing").build(Path("none"))
     with pytest.raises(ValueError, match=r"unknown option 'step': expected one of .*steps"):
         arml.run("maml", "none", tasks=waves.Waves(), step=4)
+
+
+def test_a_configuration_imports_no_module_of_a_strangers(tmp_path, monkeypatch):
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "tasks.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RunError, match=r"import strange.tasks first, or give --plugin FILE"):
+        OwnOptions("strange.tasks", "Tasks").build(Path("none"))
+    with pytest.raises(RunError, match=r"class Popen of subprocess, which is not known here"):
+        OwnOptions("subprocess", "Popen").build(Path("none"))
+    made = OwnOptions.of(functions_2d(shots=3))
+    monkeypatch.delitem(sys.modules, "arml.tasks.functions")
+    assert made.build(Path("none")).test.problem.shots == 3
 
 
 @pytest.mark.parametrize("state", ["x", "5", '{"a": {"jax": [1, [2]], "dtype": "float32"}}'])

@@ -18,6 +18,7 @@ from rich.progress import (
     BarColumn,
     Progress,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -136,6 +137,7 @@ class Display:
             speed_estimate_period=600,
         )
         self.tasks = {row: self.bar.add_task(text, total=None, note="") for row in rows}
+        self.texts: dict[tuple[object, str], TaskID] = {}
         self.over = threading.Event()
         self.ticker = threading.Thread(target=self._tick, daemon=True)
 
@@ -148,15 +150,18 @@ class Display:
         note: str = "",
         row: object = "",
     ) -> None:
-        """Show what is done now in a row, and how much of it if that is known. A new `text` starts
-        the time anew."""
-        if row not in self.tasks:
-            self.tasks[row] = self.bar.add_task(text, total=None, note="")
+        """Show what is done now in a row, and how much of it if that is known. Each `text` has a
+        time of its own; it goes on where the text comes back, and starts anew if nothing is
+        done."""
+        known = self.tasks.get(row)
+        if known is None or self.bar.tasks[known].description != text:
+            self.drop(row)
+            if not done or (row, text) not in self.texts:
+                self.texts[row, text] = self.bar.add_task(text, total=None, note="")
+            self.tasks[row] = self.texts[row, text]
         task = self.tasks[row]
-        if self.bar.tasks[task].description != text:
-            self.bar.reset(task, description=text)
         note = note or (f"{done:,}/{total:,}" if total else "")
-        self.bar.update(task, completed=done, total=total, note=note)
+        self.bar.update(task, completed=done, total=total, note=note, visible=True)
 
     def drop(self, row: object) -> None:
         """Show a row no longer, because it is over."""
@@ -175,7 +180,7 @@ class Display:
 
     def _tick(self) -> None:
         while self.bar.disable and not self.over.wait(SECONDS):
-            say(self.console, "; ".join(map(_in_words, self.bar.tasks)))
+            say(self.console, "; ".join(_in_words(t) for t in self.bar.tasks if t.visible))
 
 
 def _in_words(task: Task) -> str:

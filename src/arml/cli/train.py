@@ -20,6 +20,7 @@ from arml.results.files import Json, JsonView, cores, read_metrics
 from arml.training import checkpoint
 from arml.training.devices import own_cores, sharing
 from arml.training.distributed import Processes, ending, is_first
+from arml.training.fit import SCORING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +122,9 @@ class Training:
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
     def reading(self, what: str, done: int, total: int) -> None:
-        """Show that images are decoded."""
+        """Show that images are decoded, or validation tasks scored."""
         self.saves = True
-        self.display.show(f"reading {what}", done, total)
+        self.display.show(what if what == SCORING else f"reading {what}", done, total)
 
     def idle(self) -> str:
         """Why nothing is lost if the program ends at once: only compilation, which cannot be
@@ -156,7 +157,7 @@ def _train(
     )
 
     def reading(what: str, done: int, total: int) -> None:
-        if stop():
+        if stop() and what != SCORING:  # the steps in hand are saved first
             raise KeyboardInterrupt
         training.reading(what, done, total)
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import equinox as eqx
@@ -44,7 +44,7 @@ from arml.training import checkpoint
 from arml.training.checkpoint import filled, named
 from arml.training.devices import mesh_of, provenance, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
-from arml.training.fit import FitOptions, TrainState, intervals, start, training_key
+from arml.training.fit import SCORING, FitOptions, TrainState, intervals, start, training_key
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 OWN = (CHECKPOINTS, "explain")
@@ -176,7 +176,8 @@ def run(
     - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
       than half a second it is called after every step, with the mean loss of the interval so far.
     - `stop`: asked whenever `watch` was called; once true, the state is saved and the run ends.
-    - `progress`: called while images are decoded.
+    - `progress`: called with a text, a number and the total, while images are decoded and while
+      validation tasks are scored.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
@@ -233,6 +234,7 @@ def run(
             key=training_key(experiment.seed),
             mesh=mesh,
             each=each,
+            scoring=partial(progress, SCORING) if progress else lambda done, total: None,
         )
         with closing(loop):
             for moment in loop:

@@ -555,14 +555,17 @@ class OwnOptions:
         found: Any = next(
             (m for name, m in list(sys.modules.items()) if module_name(name) == self.module), None
         )
-        if found is None and "." in self.module:
+        # No other module is imported: the configuration may be a stranger's.
+        if found is None and self.module.startswith("arml."):
             with contextlib.suppress(ImportError):
                 found = importlib.import_module(self.module)
         for part in self.name.split("."):
             found = getattr(found, part, None)
-        if found is None:
+        if not (isinstance(found, type) and callable(getattr(found, "sample", None))):
             file = self.file or self.module
             remedy = Source(self.file or "FILE.py", self.version).remedy
+            if "." in self.module:
+                remedy = f"import {self.module} first, or give --plugin FILE of a file that does"
             raise RunError(
                 f"the tasks of this run are of the class {self.name} of {file}, which is not known "
                 f"here: {remedy}"

@@ -24,8 +24,8 @@ from arml.results.scores import Scores, pairing
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.training.devices import over_tasks
 
-Update = Callable[[int, str], None]
-"""Called with the number of steps done and a short text, such as the loss."""
+Update = Callable[[int | None, str], None]
+"""Called with the number of steps done (None if it is the same) and a short text, as the loss."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]
     console = Console(stderr=True)
     hidden = show is False or not (show or console.is_terminal or console.is_jupyter)
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, console=console, disable=hidden) as progress:
+    with Progress(*columns, console=console, disable=hidden, speed_estimate_period=600) as progress:
         task = progress.add_task(title, total=total, note="")
         yield lambda done, note: progress.update(task, completed=done, note=note)
 

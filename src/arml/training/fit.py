@@ -427,6 +427,9 @@ def training_key(seed: int) -> PRNGKeyArray:
     return seeded(seed)[1]
 
 
+SCORING = "scoring validation tasks"
+
+
 class NotFiniteError(RunError):
     """The loss of a training is no longer finite."""
 
@@ -513,12 +516,14 @@ def intervals(
     key: PRNGKeyArray,
     mesh: Mesh | None = None,
     each: Callable[[int, float], object] = lambda step, loss: None,
+    scoring: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generator[Moment]:
     """Train from `state` to the step `options.steps`, one interval at a time.
 
     The result of step `s` depends on the state, on `key` and on `s` alone. After every step that
     takes longer than `SLOW`, `each` gets its number and the mean loss of the interval so far; the
-    interval ends there if it returns True.
+    interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
+    their number.
 
     **Raises** `NotFiniteError` if a loss or a gradient is not finite.
     """
@@ -553,6 +558,7 @@ def intervals(
         every = options.validate_every
         due = done == options.steps or done // every > begun // every
         if validation is not None and due:
+            scoring(0, options.validation_tasks)
             score = evaluate(
                 state.learner,
                 validation,
@@ -560,6 +566,7 @@ def intervals(
                 split="validation",
                 chunk=options.chunk,
                 mesh=mesh,
+                watch=scoring,
                 progress=False,
             ).score
             record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
@@ -714,6 +721,7 @@ def fit(
             intervals(
                 options, state, train, validation, key=key, mesh=mesh,
                 each=lambda step, loss: update(step, f"loss {loss:.4g}"),
+                scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
             )
         ) as loop,
     ):  # fmt: skip
