@@ -51,6 +51,8 @@ class Options:
     """Seeds of each row; those of the scale if not given."""
     list: bool = False
     """List the tables and rows with their expected times, and run nothing."""
+    draw: bool = False
+    """Write OUT/tables.md from the runs that are finished, and run nothing."""
     collect: Path | None = None
     """Also write the results to COLLECT.json and COLLECT.npz, without the run folders."""
 
@@ -73,14 +75,16 @@ def run(options: Options) -> int:
     if options.list:
         print(listing(tables, work))
         return 0
-    check_data(work)
-    record(tables, options.scale, out)
     left = [unit for unit in work if not is_done(unit, out)]
     print(
         f"{len(work) - len(left)} of {len(work)} runs are done; about {told(left)} left", flush=True
     )
-    count = options.workers or (usual_workers() if options.on is None else len(left))
-    failed, stopped = carry_out(left, out, count, options.on) if left else (0, 0)
+    failed = stopped = 0
+    if not options.draw:
+        check_data(work)
+        record(tables, options.scale, out)
+        count = options.workers or (usual_workers() if options.on is None else len(left))
+        failed, stopped = carry_out(left, out, count, options.on) if left else (0, 0)
     found = load(out)
     (out / "tables.md").write_text(page(found), encoding="utf-8")
     print(f"the page is {out / 'tables.md'}")

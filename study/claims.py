@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from arml.results.comparisons import SEEDS, Comparison, holm
 from study.data import Study, StudyTable, compared
 from study.paper import names, rows_of
-from study.plan import ABLATIONS, INERT, LOCAL
+from study.plan import ABLATIONS, INERT, LOCAL, PICTURES
 
 HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
 INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
@@ -148,7 +148,7 @@ def _look(study: Study, claim: Claim, name: str) -> Verdict:
     table = study.table(name)
     pair = (table.row(claim.better), table.row(claim.worse)) if table else (None, None)
     if table is None or any(row is None or not (row.scores or row.failures) for row in pair):
-        return Verdict(claim, name, UNCLEAR, NOT_YET if name in LOCAL else CANNOT)
+        return Verdict(claim, name, UNCLEAR, NOT_YET if name in (*LOCAL, *PICTURES) else CANNOT)
     better, worse = pair
     assert better is not None
     assert worse is not None

@@ -130,6 +130,8 @@ class Study:
     """Of each run: validation score and its interval by step, `[steps, 3]`."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Recipes that have another name today."""
+    explained: Mapping[str, Any] = field(default_factory=dict)
+    """Of runs of real pictures: what `arml explain` found."""
 
     def table(self, name: str) -> StudyTable | None:
         """The table of that name."""
@@ -181,7 +183,8 @@ def load(place: Path) -> Study:
         return facts, scores, None
 
     curves = {k.removeprefix("curve/"): v for k, v in arrays.items() if k.startswith("curve/")}
-    return Study(plan["scale"], _tables(plan, run), curves, plan.get("renamed", {}))
+    explained = plan.get("explained", {})
+    return Study(plan["scale"], _tables(plan, run), curves, plan.get("renamed", {}), explained)
 
 
 def _of_folder(folder: Path) -> Study:
@@ -199,7 +202,12 @@ def _of_folder(folder: Path) -> Study:
         failure = place / "failure.json"
         return None, None, read_json(failure)["error"] if failure.is_file() else None
 
-    return Study(plan["scale"], _tables(plan, run), curves)
+    explained = {
+        str(path.parents[1].relative_to(folder / "runs")): read_json(path)
+        for path in sorted((folder / "runs").rglob("explain/explain.json"))
+        if plan["scale"] == "real"
+    }
+    return Study(plan["scale"], _tables(plan, run), curves, explained=explained)
 
 
 def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
@@ -238,6 +246,8 @@ def collect(folder: Path, place: Path) -> None:
                 arrays[names[seed]] = scores.values.astype(np.float32)
                 arrays[f"families/{scores.tasks}"] = scores.families.astype(np.uint8)
     content = {**read_json(folder / STUDY), "runs": runs, "failures": failures}
+    if study.explained:
+        content["explained"] = study.explained
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(place.with_suffix(".npz"), buffer.getvalue())

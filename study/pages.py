@@ -7,7 +7,7 @@ if one of them is not what it would write.
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import arml
 from arml.report.tables import Cell, Line, Table, interval, markdown, number
 from arml.results.comparisons import Comparison, probability
 from arml.results.files import read_json
+from study import pictures
 from study.claims import (
     CANNOT,
     FAILS,
@@ -56,7 +57,8 @@ def page(study: Study) -> str:
     """The claims, if the results are worth one, and every table that has a row."""
     smoke = "These are twenty steps of tiny networks: they show only that everything works."
     parts = [f"# The paper's tables, scale {study.scale}", NOTES]
-    parts += [smoke] if study.scale == "smoke" else [claims(study)]
+    if study.scale != "real":  # whose claims are in real.md
+        parts += [smoke] if study.scale == "smoke" else [claims(study)]
     return "\n\n".join([*parts, tables(study)]) + "\n"
 
 
@@ -79,27 +81,33 @@ def claims(study: Study) -> str:
     verdicts, lines = judge(study), []
     for ours, title in ((False, "The paper's claims"), (True, "Our own presets, not in the paper")):
         own = [v for v in verdicts if v.claim.ours is ours]
-        lines += [f"## {title}", counted(own)]
-        rows = [
-            (
-                kind,
-                v.claim.text,
-                f"`{v.table}`",
-                difference(v.comparison, v.accuracy),
-                chance(v.comparison),
-            )
-            for kind in (HOLDS, FAILS)
-            for v in own
-            if v.verdict == kind and v.comparison
-        ]
-        if rows:
-            lines.append(drawn(("Verdict", "Claim", "Table", "Difference", "p"), rows))
-        open_ = [v for v in own if v.verdict == UNCLEAR and v.comparison]
-        for group in dict.fromkeys(v.claim.group for v in open_):
-            lines.append(undecided([v for v in open_ if v.claim.group == group]))
-        for why in (NOT_YET, CANNOT):
-            names = dict.fromkeys(f"`{v.table}`" for v in own if v.why == why)
-            lines += [f"No figures ({why}): {', '.join(names)}."] if names else []
+        lines += [f"## {title}", decided(own)]
+    return "\n\n".join(lines)
+
+
+def decided(verdicts: Sequence[Verdict]) -> str:
+    """How many claims hold; those that are decided, and the figures of the others."""
+    lines = [counted(verdicts)]
+    rows = [
+        (
+            kind,
+            v.claim.text,
+            f"`{v.table}`",
+            difference(v.comparison, v.accuracy),
+            chance(v.comparison),
+        )
+        for kind in (HOLDS, FAILS)
+        for v in verdicts
+        if v.verdict == kind and v.comparison
+    ]
+    if rows:
+        lines.append(drawn(("Verdict", "Claim", "Table", "Difference", "p"), rows))
+    open_ = [v for v in verdicts if v.verdict == UNCLEAR and v.comparison]
+    for group in dict.fromkeys(v.claim.group for v in open_):
+        lines.append(undecided([v for v in open_ if v.claim.group == group]))
+    for why in (NOT_YET, CANNOT):
+        names = dict.fromkeys(f"`{v.table}`" for v in verdicts if v.why == why)
+        lines += [f"No figures ({why}): {', '.join(names)}."] if names else []
     return "\n\n".join(lines)
 
 
@@ -283,6 +291,15 @@ def summary(study: Study) -> str:
 
 BLOCKS: dict[str, Callable[[Study], str]] = {"summary": summary, "steps": by_steps}
 """The tables that `README.md` has between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
+REAL_BLOCKS: dict[str, Callable[[Study], str]] = {
+    "four": lambda study: pictures.summary(study, "real-four-1shot"),
+    "five": lambda study: pictures.summary(study, "real-four-5shot"),
+    "minutes": lambda study: pictures.by_minute(study, "real-four-1shot"),
+    "reading": pictures.reading,
+    "mini": lambda study: pictures.summary(study, "mini-imagenet-1shot"),
+    "claims": lambda study: decided(judge(study, pictures.claims())),
+}
+"""Those of `real.md`."""
 
 
 def measured(study: Study) -> str:
@@ -308,6 +325,18 @@ def measured(study: Study) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
+def filled(path: Path, blocks: Mapping[str, Callable[[Study], str]], study: Study) -> str:
+    """The page with its blocks drawn anew."""
+    text = path.read_text(encoding="utf-8")
+    for name, draw in blocks.items():
+        before, begin, rest = text.partition(f"<!-- {name}:begin -->")
+        _, end, after = rest.partition(f"<!-- {name}:end -->")
+        if not begin or not end:
+            raise ValueError(f"study/{path.name}: expected the markers of the table {name!r}")
+        text = f"{before}{begin}\n\n{draw(study)}\n\n{end}{after}"
+    return text
+
+
 def written() -> dict[Path, str]:
     """All pages by their file."""
     study = load(RESULTS / "laptop")
@@ -318,16 +347,12 @@ def written() -> dict[Path, str]:
         f"## Without a part of the graph\n\n{interventions()}",
         f"Runs keep the names that their recipes had then: {names}.",
     ]
-    readme = (HERE / "README.md").read_text(encoding="utf-8")
-    for name, draw in BLOCKS.items():
-        before, begin, rest = readme.partition(f"<!-- {name}:begin -->")
-        _, end, after = rest.partition(f"<!-- {name}:end -->")
-        if not begin or not end:
-            raise ValueError(f"study/README.md: expected the markers of the table {name!r}")
-        readme = f"{before}{begin}\n\n{draw(study)}\n\n{end}{after}"
+    real = load(RESULTS / "real")
     return {
         HERE / "tables.md": "\n\n".join(parts) + "\n",
-        HERE / "README.md": readme,
+        HERE / "README.md": filled(HERE / "README.md", BLOCKS, study),
+        HERE / "real.md": filled(HERE / "real.md", REAL_BLOCKS, real),
+        HERE / "real-tables.md": page(real),
         MEASURED: measured(study),
     }
 
@@ -340,6 +365,8 @@ def main() -> int:
         elif path.read_text(encoding="utf-8") != text:
             print(f"{path} is out of date: run `python -m study.pages`", file=sys.stderr)
             return 1
+    if not check:
+        pictures.draw(load(RESULTS / "real"))
     return 0
 
 

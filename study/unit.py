@@ -5,9 +5,12 @@ saves.
 """
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import arml
@@ -48,8 +51,19 @@ def carry_out(
     folder = out / unit["folder"]
     experiment = from_json(unit["experiment"], unit["folder"])
     go_on(experiment, folder)
-    if arml.run(experiment, folder, stop=stopping, watch=watch) < experiment.steps:
+    clock: list[tuple[int, float]] = []
+
+    def timed(step: int, record: Any) -> None:
+        clock.append((step, time.process_time()))
+        watch(step, record)
+
+    if arml.run(experiment, folder, stop=stopping, watch=timed) < experiment.steps:
         return False
+    paces = [
+        (after - before) / (step - at)
+        for (at, before), (step, after) in pairwise(clock[1:])  # the first steps are compiled
+        if step > at
+    ]
     run = arml.Run(folder)
     if not is_scored(unit, out):
         if stopping():
@@ -58,7 +72,8 @@ def carry_out(
         scores = arml.evaluate(run, tasks, n=unit["tasks"], progress=False, chunk=chunk)
         write_scores(folder / "scores.npz", scores)
         # Last, because a row means that the scores are there.
-        write_json(folder / "row.json", row_of(unit, run, scores))
+        pace = {"core_seconds": round(median(paces), 4)} if paces else {}
+        write_json(folder / "row.json", {**row_of(unit, run, scores), **pace})
     if unit["explain"] and not (folder / "explain" / "explain.json").is_file():
         explain(folder, folder / "explain", tasks=unit["explain"])
     return True
@@ -86,7 +101,8 @@ def go_on(experiment: arml.Experiment, folder: Path) -> None:
 
 
 def row_of(unit: Unit, run: arml.Run, scores: Scores) -> dict[str, Any]:
-    """All that a table says of a run besides its scores."""
+    """All that a table says of a run besides its scores, and the seconds of processor time of a
+    step, which are `core_seconds`."""
     test = run.tasks("test")
     return {
         "recipe": unit["experiment"]["recipe"],

@@ -4,12 +4,15 @@ table is carried out from the command line, continued and collected."""
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from arml.experiment.options import from_json
+import arml
+from arml.experiment.options import fingerprint, from_json, to_json
 from arml.results.scores import Scores, pairing
 from arml.tasks.functions import FLOORS
 from study import claims
@@ -17,7 +20,8 @@ from study.__main__ import main
 from study.data import RESULTS, Study, StudyRow, StudyTable, collect, load
 from study.pages import page, written
 from study.paper import overall
-from study.plan import METHODS, SCALES, table, units
+from study.plan import METHODS, SCALES, table, tiny, units
+from study.unit import carry_out
 
 ROOT = Path(__file__).parents[2]
 EVERY = [(scale, name) for scale in SCALES.values() for name in scale.tables]
@@ -153,6 +157,27 @@ def test_the_smallest_table_is_carried_out_and_collected(tmp_path, called):
     status, _, wrong = called(*SMOKE[:2], "laptop", "--out", str(out))
     assert status == 2
     assert "holds a study of scale smoke, not laptop" in wrong
+
+
+@pytest.mark.usefixtures("optax_promotes")
+def test_a_longer_training_goes_on_from_a_shorter_one(tmp_path):
+    base = tiny(arml.recipe("regression2d/maml"), side=False)
+
+    def done(recipe, steps):
+        made = replace(base, recipe=recipe, steps=steps, interval=5, checkpoint_every=5)
+        unit = {"folder": f"runs/{recipe}/seed-0", "experiment": to_json(made), "tasks": 10}
+        assert carry_out({**unit, "options": fingerprint(made), "explain": 0}, tmp_path)
+        return arml.Run(tmp_path / unit["folder"])
+
+    metrics = done("x-start/maml", 10).folder / "metrics.jsonl"
+    mark = '{"step": 5, "loss": 9.0}'
+    metrics.write_text("\n".join([mark, *metrics.read_text().splitlines()[1:], ""]))
+    whole, longer = done("y/maml", 20), done("x/maml", 20)
+    assert longer.experiment.recipe == "x/maml"
+    assert longer.metrics[0] == json.loads(mark)
+    assert longer.metrics[-1] == whole.metrics[-1]
+    for a, b in zip(jax.tree.leaves(longer.state), jax.tree.leaves(whole.state), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_mistakes_are_one_line(called):

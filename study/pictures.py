@@ -1,0 +1,234 @@
+"""The tables of real pictures: four families as one mixture, and miniImageNet.
+
+All is drawn from `results/real.json` and `real.npz`, which `python -m study --scale real --draw
+--collect study/results/real` writes of the finished runs. A table with the name `PLACE-start` has
+the first steps of the trainings.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from arml.report.curves import COLOURS, DASHES, render, styled
+from arml.report.graphs import link_maps
+from arml.report.tables import interval, number
+from arml.results.files import write_bytes
+from arml.results.scores import score_of
+from study.claims import PAPER, Claim
+from study.data import Study, StudyRow, StudyTable
+from study.paper import names
+from study.plan import FOUR
+
+SHORT = {
+    "bird-2010": "birds",
+    "flower": "flowers",
+    "omniglot": "characters",
+    "mini-imagenet": "objects",
+}
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+MINUTES = (2, 5, 10, 20, 30, 60)
+
+
+def longest(study: Study, place: str) -> StudyTable | None:
+    """The table of a place with all steps if the four methods that matter have a run there, or else
+    that of its first steps; None without a run."""
+    tables = [study.table(name) for name in (place, f"{place}-start")]
+    found = [table for table in tables if table is not None and table.first]
+    whole = [
+        table
+        for table in found
+        if len([row for row in table.rows if row.scores and method(row) in FOUR]) == len(FOUR)
+    ]
+    return next(iter(whole or found[::-1]), None)
+
+
+def method(row: StudyRow) -> str:
+    """The name of a row's method."""
+    return row.about["run"].rpartition("/")[2]
+
+
+def pace(study: Study, place: str, label: str) -> float | None:
+    """Seconds of one core that a step takes, the median of the runs; None if no run says it."""
+    rows = [table.row(label) for table in study.tables if table.name in (place, f"{place}-start")]
+    found = [facts.get("core_seconds") for row in rows if row for facts in row.facts.values()]
+    return median([one for one in found if one] or [0.0]) or None
+
+
+def summary(study: Study, place: str) -> str:
+    """The methods by score: all families, each family, the paper's figure, and the time."""
+    table = longest(study, place)
+    if table is None:
+        return "Not yet run."
+    assert table.first is not None
+    families = table.first["families"]
+    several = families if len(families) > 1 else ()
+    rows, best = [], sorted(table.rows, key=lambda row: -row.mean if row.scores else 1.0)
+    for row in best:
+        if not row.scores:
+            rows.append([row.label, "not yet run"])
+            continue
+        paper, step = table.paper(row), pace(study, place, row.label)
+        steps = row.about["steps"]
+        seeds = f"{len(row.scores)}" + (
+            f" ({number(row.spread, 'accuracy')})" if row.spread else ""
+        )
+        rows.append([
+            row.label,
+            interval(row.mean, row.ci95, "accuracy"),
+            *(number(row.family(name), "accuracy") for name in several),
+            *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if not several else []),
+            seeds,
+            f"{step * steps / 60:.0f}" if step else "",
+        ])  # fmt: skip
+    own = study.table(f"specialists-{table.name}")
+    for label in ("ProtoNet", "MAML") if several else ():
+        values = specialists(own, label, families)
+        if values is not None:
+            mean = score_of(values[0])
+            each = [float(np.mean(values[0][values[1] == i])) for i in range(len(families))]
+            cells = (number(value, "accuracy") for value in each)
+            score = interval(mean["mean"], mean["ci95"], "accuracy")
+            rows.append([f"*four {label}s, one a family*", score, *cells, "1"])
+    head = ["Method", "Accuracy ± 95%", *(SHORT[name] for name in several)]
+    head += [*(["Paper, 60,000 steps"] if not several else []), "Seeds (SD)", "Minutes of a core"]
+    steps = max(row.about["steps"] for row in table.rows)
+    facts = f"{steps:,} steps; {table.first['tasks']:,} test tasks, {table.first['protocol']}."
+    return f"{facts}\n\n{_markdown(head, rows)}"
+
+
+def specialists(
+    table: StudyTable | None, label: str, families: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The score of each test task by the learner of its own family, and the families."""
+    values, of = None, None
+    if table is None:
+        return None
+    for i, name in enumerate(families):
+        row = table.row(f"{label}, {name} alone")
+        if row is None or not row.scores:
+            return None
+        scores = next(iter(row.scores.values()))
+        of = scores.families
+        values = np.zeros(len(of)) if values is None else values
+        values[of == i] = scores.values[of == i]
+    return None if values is None or of is None else (values, of)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    lines += [[*row, *[""] * (len(head) - len(row))] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def curves_of(study: Study, place: str) -> dict[str, np.ndarray]:
+    """By label of the row: steps and the mean of validation scores over its seeds,
+    `[points, 2]`; the longest training of each."""
+    found: dict[str, np.ndarray] = {}
+    for name in (f"{place}-start", place):
+        table = study.table(name)
+        for row in table.rows if table is not None else ():
+            some = [
+                study.curves[key]
+                for seed in row.scores
+                if len(study.curves.get(key := f"{row.about['run']}/seed-{seed}", ()))
+            ]
+            if some:
+                found[row.label] = np.mean([curve[:, :2] for curve in some], 0)
+    return found
+
+
+def by_minute(study: Study, place: str) -> str:
+    """The validation accuracy after some minutes of one core."""
+    found = curves_of(study, place)
+    rows = []
+    for label, curve in found.items():
+        step = pace(study, place, label)
+        if step is None:
+            continue
+        minutes = curve[:, 0] * step / 60
+        cells = []
+        for at in MINUTES:
+            inside = minutes[0] <= at <= minutes[-1] * 1.02
+            cells.append(
+                number(float(np.interp(at, minutes, curve[:, 1])), "accuracy") if inside else ""
+            )
+        rows.append([label, f"{step:.2f}", *cells])
+    shown = [i for i, at in enumerate(MINUTES) if any(row[2 + i] for row in rows)]
+    head = ["Validation accuracy", "Seconds a step", *(f"{MINUTES[i]} min" for i in shown)]
+    return _markdown(head, [[*row[:2], *(row[2 + i] for i in shown)] for row in rows])
+
+
+@styled
+def figure(study: Study, place: str) -> bytes:
+    """The validation accuracy by step and by minute of one core, as SVG."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(8.2, 3.2), layout="constrained")
+    left, right = drawing.subplots(1, 2, sharey=True)
+    for i, (label, curve) in enumerate(curves_of(study, place).items()):
+        look = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+        left.plot(curve[:, 0], 100 * curve[:, 1], label=label, marker=".", **look)
+        if step := pace(study, place, label):
+            right.plot(curve[:, 0] * step / 60, 100 * curve[:, 1], marker=".", **look)
+    left.set(xlabel="outer steps", ylabel="validation accuracy, %")
+    right.set(xlabel="minutes of one core")
+    left.legend(frameon=False, fontsize=7.5)
+    return render(drawing, "svg")
+
+
+def claims() -> list[Claim]:
+    """The paper's claims that real pictures could decide."""
+    found = []
+    for row in ("protonet", "maml", "meta-sgd", "mumomaml", "hsml"):
+        text, group = f"ARML (the paper's text) is better than {names()[row]}", "Real pictures"
+        tables = ("real-four-1shot-start", "real-four-1shot", "real-four-5shot")
+        found.append(Claim(group, text, tables, PAPER, names()[row]))
+    for row in ("maml", "mumomaml", "hsml"):
+        text = f"On one family ARML is no better than {names()[row]}"
+        alone = ("mini-imagenet-1shot-start", "mini-imagenet-1shot")
+        found.append(Claim("miniImageNet", text, alone, names()[row], PAPER, equal=True))
+    return found
+
+
+def reading(study: Study) -> str:
+    """What each family reads of the vertices, and what it loses without the one that it reads
+    most."""
+    parts = []
+    for run, one in study.explained.items():
+        families = one["families"]
+        read = np.array([np.mean(one["average"][name]["mean"], 0) for name in families])
+        without = one["interventions"]["vertices"]
+        rows = []
+        for name, shares in zip(families, read, strict=True):
+            most = int(np.argmax(shares))
+            cells = [f"{share:.2f}" for share in shares]
+            loss = _loss(without[most][name]) if without else ""
+            mean = one["interventions"]["use"].get("mean", {}).get(name)
+            rows.append([SHORT[name], *cells, f"V{most}: {loss}", _loss(mean) if mean else ""])
+        head = ["Family", *(f"V{i}" for i in range(read.shape[1]))]
+        head += ["loses without its vertex", "loses with the mean code"]
+        place, _, own = run.removesuffix("/seed-0").partition("/")
+        what = f"`{own}`, {place}, {one['step']:,} steps, {one['tasks']} test tasks, in points:"
+        parts.append(f"{what}\n\n{_markdown(head, rows)}")
+    return "\n\n".join(parts) or "Not yet run."
+
+
+def _loss(entry: dict) -> str:
+    if entry.get("mean") is None:
+        return ""
+    star = "*" if entry.get("adjusted") is not None and entry["adjusted"] < 0.05 else ""
+    half = f" ± {100 * entry['ci95']:.1f}" if entry.get("ci95") is not None else ""
+    return f"{100 * entry['mean']:+.1f}{half}{star}"
+
+
+def draw(study: Study) -> None:
+    """Write the figures to `docs/images`."""
+    write_bytes(IMAGES / "real-four-curves.svg", figure(study, "real-four-1shot"))
+    for place in ("real-four-1shot", "real-four-1shot-start"):
+        if explained := study.explained.get(f"{place}/arml-paper/seed-0"):
+            titled = {SHORT[name]: explained["average"][name] for name in explained["families"]}
+            shown = {**explained, "families": [*titled], "average": titled}
+            write_bytes(IMAGES / "real-four-links.svg", render(link_maps(shown), "svg"))
+            return
