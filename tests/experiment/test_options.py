@@ -161,7 +161,7 @@ def test_what_json_holds_is_read_back():
         ({"scan": 1}, "experiment: Expected `bool`, got `int` - at `$.scan`;"),
         ({"steps": True}, "experiment: Expected `int`, got `bool` - at `$.steps`;"),
         ({"outer": 3}, "expected outer to be one of adam, got 3"),
-        ({"network": [1]}, "expected network to be one of mlp, conv4, got [1]"),
+        ({"network": [1]}, "expected network to be one of mlp, conv4, resnet12, "),
         ({"tasks.kind": ["a"]}, "expected tasks to be one of functions, folders, "),
         ({"tasks.noise": "loud"}, "tasks: Expected `float`, got `str` - at `$.noise`;"),
         ({"network.hidden": [8, "x"]}, "network: Expected `int`, got `str` - at `$.hidden[1]`;"),

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
@@ -15,6 +15,7 @@ from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
+from arml.nn.residual import ResNet12Options, WideResNetOptions
 from arml.results.files import Json, RunError, read_options
 from arml.tasks.options import (
     FoldersOptions,
@@ -81,6 +82,8 @@ NETWORKS: Registry[Entry] = Registry(
     [
         Entry(name="mlp", options_class=MLPOptions),
         Entry(name="conv4", options_class=Conv4Options),
+        Entry(name="resnet12", options_class=ResNet12Options),
+        Entry(name="wrn28-10", options_class=WideResNetOptions),
     ],
 )
 PARTS: dict[str, Registry[Any]] = {
@@ -173,6 +176,8 @@ class Experiment:
     chunk: int = 100
     """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
     divisor nearest to it. Fewer need less memory."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of activations and inner steps in training; meta-parameters and scores are in float32."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
@@ -224,6 +229,8 @@ def fingerprint(experiment: Experiment) -> str:
     nothing."""
     value = essence(experiment)
     del value["seed"]
+    if value["precision"] == "float32":
+        del value["precision"]
     value["tasks"].pop("data", None)
     for part in PARTS:
         usual = dataclasses.asdict(type(getattr(experiment, part))())

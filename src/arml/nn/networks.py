@@ -13,7 +13,7 @@ whether that function uses them.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -27,8 +27,9 @@ from arml.core.learner import Normalising
 from arml.nn.convolution import convolve, max_pool
 from arml.nn.normalisation import batch_norm, moments
 
-Statistics = tuple[Array, Array] | None
-"""Mean and variance of each channel; None for a block that does not normalise."""
+Statistics = Any
+"""Mean and variance of each channel, or several such pairs; None for a block that does not
+normalise."""
 Block = Callable[..., tuple[Array, Statistics]]
 """A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
 or with those of `x` if None, and returns its output and the statistics that it used."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import jax
@@ -32,6 +32,7 @@ from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution, fault
 from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
+from arml.nn.residual import with_drops
 from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
@@ -271,19 +272,35 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
     return jax.random.split(task_key, batch)
 
 
+T = TypeVar("T")
+Precision = Literal["float32", "bfloat16"]
+DROPS = 1
+"""Folded into a task's key: its learner drops numbers by another key than it adapts with."""
+
+
+def in_precision(tree: T, precision: Precision) -> T:
+    """The tree with its floating-point numbers in this precision."""
+    dtype = jnp.dtype(precision)
+    cast: T = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
+    return cast
+
+
 def make_step(
     optimiser: "optax.GradientTransformation",
     *,
     batch: int,
     chunk: int | None = None,
     mesh: Mesh | None = None,
+    precision: Precision = "float32",
     key: PRNGKeyArray,
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
     `chunk` of its tasks at once: a divisor of their number, or None for all.
 
     It is pure: the tasks of step `s` depend on `key` and `s` alone, so a run can resume at any
-    step. A smaller chunk needs less memory. Chunks and devices change nothing but rounding.
+    step. A smaller chunk needs less memory. Chunks and devices change nothing but rounding. In
+    another `precision` than float32 the networks adapt and predict in it; losses, gradients of the
+    batch and meta-parameters stay in float32.
     """
     import optax
 
@@ -299,8 +316,15 @@ def make_step(
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
-            learner = eqx.combine(trained, rest).scheduled(number)
-            losses = vmap(lambda task, key: learner.meta_loss(task, key=key))(some, keys)
+            whole = eqx.combine(trained, rest).scheduled(number)
+            learner, some = in_precision((whole, some), precision)
+
+            def loss(task: Task, key: Array) -> Array:
+                dropping = with_drops(learner, jax.random.fold_in(key, DROPS))
+                found: Array = dropping.meta_loss(task, key=key)
+                return found.astype(jnp.float32)
+
+            losses = vmap(loss)(some, keys)
             return jnp.sum(losses) / batch, losses  # Eq. (1), (11)
 
         def accumulate(total: MetaLearner, some: tuple[Task, Array]) -> tuple[MetaLearner, Array]:
@@ -393,6 +417,7 @@ class FitOptions:
     validation_tasks: int
     scan: bool
     chunk: int
+    precision: Precision = "float32"
 
     @classmethod
     def of(cls, experiment: object) -> "FitOptions":
@@ -495,13 +520,17 @@ def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _step(outer: OuterOptions | _Fixed, batch: int, chunk: int, mesh: Mesh | None) -> Step:
+def _step(
+    outer: OuterOptions | _Fixed, batch: int, chunk: int, mesh: Mesh | None, precision: Precision
+) -> Step:
     """One outer step: one program for all seeds and for trainings of any length."""
 
     def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
         tasks, data, steps = values
         key, optimiser = jax.random.wrap_key_data(data), outer.build(steps)
-        one = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=key)
+        one = make_step(
+            optimiser, batch=batch, chunk=chunk, mesh=mesh, precision=precision, key=key
+        )
         return one(tasks, state)
 
     return step
@@ -540,7 +569,7 @@ def intervals(
     while done < options.steps:
         begun, losses, took = done, list[Array](), list[float]()
         end = min(done - done % options.interval + options.interval, options.steps)
-        step = _step(outer, batch, chunk, mesh)
+        step = _step(outer, batch, chunk, mesh, options.precision)
         stopped = False
         while done < end and not stopped:
             size, since = 1 if slow else end - done, time.monotonic()
@@ -640,6 +669,7 @@ def fit(
     interval: int | None = None,
     chunk: int | None = None,
     scan: bool | None = None,
+    precision: Precision | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     devices: int = 1,
@@ -666,6 +696,8 @@ def fit(
     - `interval`: steps between two records of the history.
     - `chunk`, `scan`: as in `Experiment`; those of the recipe, or chosen by the kind of tasks, if
       None. Of a batch, the divisor nearest to `chunk` are adapted to at once.
+    - `precision`: `"bfloat16"` computes activations and inner steps in it, and keeps the
+      meta-parameters in float32.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True or raises `arml.StopTraining`.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
@@ -687,6 +719,7 @@ def fit(
         "interval": interval,
         "chunk": chunk,
         "scan": scan,
+        "precision": precision,
         "validate_every": validate_every,
         "validation_tasks": validation_tasks,
     }

@@ -1,0 +1,275 @@
+"""Residual networks for pictures: ResNet-12 [1, 2] and the wide residual network WRN-28-10 [4].
+
+Both end in the mean over positions, and so take pictures of any size. Their convolutions are fast
+where tasks adapt the kernels (`arml.nn.convolve`).
+
+[1] Oreshkin, Rodriguez and Lacoste, TADAM, NeurIPS 2018: ResNet-12.
+[2] Lee, Maji, Ravichandran and Soatto, Meta-Learning with Differentiable Convex Optimization, CVPR
+    2019; code kjunelee/MetaOptNet: filters of 64, 160, 320 and 640, LeakyReLU, DropBlock.
+[3] Ghiasi, Lin and Le, DropBlock, NeurIPS 2018.
+[4] Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016.
+
+Differences
+- Normalisation takes the statistics of the data at hand, as in Conv-4, and never running averages.
+- Scales and offsets of normalisation are meta-learned, and the same for all tasks.
+- [2] raises the share that is dropped over the first 40,000 steps; here it is constant.
+- A stride of two computes all positions and keeps every second one. WRN-28-10 has two such layers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from arml.core.checks import Options
+from arml.core.episodes import Problem
+from arml.core.inner import Shared
+from arml.nn.convolution import max_pool
+from arml.nn.networks import BaseNetwork, Body, Conv2d, Plain, Statistics, conv2d, linear
+from arml.nn.normalisation import batch_norm, moments
+
+T = TypeVar("T")
+SLOPE = 0.1
+"""Of LeakyReLU below zero."""
+leaky = jax.nn.initializers.variance_scaling(2 / (1 + SLOPE**2), "fan_out", "normal")
+he = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Norm(eqx.Module):
+    """Batch normalisation with a scale and an offset for each channel."""
+
+    scale: Shared
+    offset: Shared
+
+    @classmethod
+    def of(cls, channels: int) -> "Norm":
+        """With scales of one and offsets of zero."""
+        ones, zeros = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
+        return cls(Shared(ones), Shared(zeros))
+
+    def __call__(
+        self, x: Float[Array, "n h w c"], statistics: Statistics = None
+    ) -> tuple[Float[Array, "n h w c"], Statistics]:
+        """The normalised `x`, and the statistics that it used: those of `x` if None."""
+        statistics = moments(x) if statistics is None else statistics
+        unit = batch_norm(x, jnp.zeros_like(self.offset.value), statistics=statistics)
+        return self.scale.value * unit + self.offset.value, statistics
+
+
+class Drop(eqx.Module):
+    """Sets numbers to zero while a network is trained, and raises the others so that their mean
+    stays: single numbers (dropout), or squares of `size` pixels of a channel (DropBlock [3]).
+
+    Without a key nothing is dropped: `with_drops` gives the keys to a network, for one task.
+    """
+
+    rate: float = eqx.field(static=True)
+    """The expected share of numbers that are dropped."""
+    size: int = eqx.field(static=True, default=1)
+    key: PRNGKeyArray | None = None
+
+    def __call__(self, x: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+        if self.key is None or not self.rate:
+            return x
+        n, h, w, c = x.shape
+        size = min(self.size, h, w)
+        places = (h - size + 1, w - size + 1)
+        # [3], Eq. (1): whole squares inside the picture.
+        rate = self.rate * h * w / (size**2 * places[0] * places[1])
+        corners = jax.random.bernoulli(self.key, rate, (n, *places, c))
+        around = ((0, 0), (size - 1, size - 1), (size - 1, size - 1), (0, 0))
+        dropped = jax.lax.reduce_window(
+            jnp.pad(corners, around), False, jax.lax.bitwise_or, (1, size, size, 1), (1, 1, 1, 1),
+            "VALID",
+        )  # fmt: skip
+        kept = ~dropped
+        return jnp.where(kept, x / jnp.mean(kept, dtype=x.dtype).clip(1e-3), 0)
+
+
+def _is_drop(node: object) -> bool:
+    return isinstance(node, Drop)
+
+
+def with_drops(learner: T, key: PRNGKeyArray) -> T:
+    """The learner whose networks drop numbers by this key: for one task of a training."""
+    count = sum(map(_is_drop, jax.tree.leaves(learner, is_leaf=_is_drop)))
+    keys = iter(jax.random.split(key, count) if count else ())
+    dropping: T = jax.tree.map(
+        lambda node: replace(node, key=next(keys)) if _is_drop(node) else node,
+        learner,
+        is_leaf=_is_drop,
+    )
+    return dropping
+
+
+class ResBlock(eqx.Module):
+    """Three 3x3 convolutions, each normalised, beside a 1x1 convolution; LeakyReLU, a 2x2 max-pool
+    and a `drop`. `film` before the last LeakyReLU, if there is one."""
+
+    layers: tuple[Conv2d, ...]
+    norms: tuple[Norm, ...]
+    """Those of `layers`."""
+    drop: Drop
+    film: Callable[[Array], Array] | None = None
+
+    @classmethod
+    def drawn(cls, inputs: int, filters: int, drop: Drop, *, key: PRNGKeyArray) -> "ResBlock":
+        """With kernels as in [2]; the last layer is the shortcut."""
+        shapes = ((inputs, 3), (filters, 3), (filters, 3), (inputs, 1))
+        layers = tuple(
+            conv2d(channels, filters, window, init=leaky, key=k)
+            for (channels, window), k in zip(shapes, jax.random.split(key, 4), strict=True)
+        )
+        return cls(layers, tuple(Norm.of(filters) for _ in layers), drop)
+
+    def __call__(
+        self, x: Float[Array, "n h w inputs"], statistics: Statistics = None
+    ) -> tuple[Float[Array, "n h2 w2 filters"], Statistics]:
+        used = []
+
+        def layer(i: int, x: Array) -> Array:
+            given = None if statistics is None else statistics[i]
+            z, own = self.norms[i](self.layers[i](x), given)
+            used.append(own)
+            return z
+
+        z = x
+        for i in range(3):
+            z = layer(i, z)
+            z = jax.nn.leaky_relu(z, SLOPE) if i < 2 else z
+        z = z + layer(3, x)
+        z = jax.nn.leaky_relu(z if self.film is None else self.film(z), SLOPE)
+        return self.drop(max_pool(z)), tuple(used)
+
+
+class WideBlock(eqx.Module):
+    """Two 3x3 convolutions, each after a normalisation and ReLU, beside the input or a 1x1
+    convolution of it; a `drop` between them. `film` acts on the sum, if there is one."""
+
+    layers: tuple[Conv2d, ...]
+    """Two, and the shortcut if the numbers of channels differ."""
+    norms: tuple[Norm, Norm]
+    drop: Drop
+    stride: int = eqx.field(static=True)
+    film: Callable[[Array], Array] | None = None
+
+    @classmethod
+    def drawn(
+        cls, inputs: int, filters: int, stride: int, drop: Drop, *, key: PRNGKeyArray
+    ) -> "WideBlock":
+        """With He's kernels."""
+        shapes = [(inputs, 3), (filters, 3), *([(inputs, 1)] if inputs != filters else [])]
+        keys = jax.random.split(key, len(shapes))
+        layers = tuple(
+            conv2d(channels, filters, window, init=he, key=k)
+            for (channels, window), k in zip(shapes, keys, strict=True)
+        )
+        return cls(layers, (Norm.of(inputs), Norm.of(filters)), drop, stride)
+
+    def __call__(
+        self, x: Float[Array, "n h w inputs"], statistics: Statistics = None
+    ) -> tuple[Float[Array, "n h2 w2 filters"], Statistics]:
+        first, second = (None, None) if statistics is None else statistics
+        step = self.stride
+        z, first = self.norms[0](x, first)
+        z = jax.nn.relu(z)
+        shortcut = self.layers[2](z[:, ::step, ::step]) if len(self.layers) > 2 else x
+        z, second = self.norms[1](self.layers[0](z)[:, ::step, ::step], second)
+        z = shortcut + self.layers[1](self.drop(jax.nn.relu(z)))
+        return z if self.film is None else self.film(z), (first, second)
+
+
+class Pool(eqx.Module):
+    """The mean over positions, after a last normalisation and ReLU if there is a `norm`."""
+
+    norm: Norm | None = None
+
+    def __call__(
+        self, x: Float[Array, "n h w c"], statistics: Statistics = None
+    ) -> tuple[Float[Array, "n c"], Statistics]:
+        if self.norm is not None:
+            x, statistics = self.norm(x, statistics)
+            x = jax.nn.relu(x)
+        return jnp.mean(x, axis=(1, 2)), statistics
+
+
+@dataclass(frozen=True)
+class ResidualOptions(Options):
+    """Options that ResNet-12 and WRN-28-10 share."""
+
+    LEAST: ClassVar = {"drop": (0, 0.9)}
+
+    normalisation: Literal["batch", "support"] = "batch"
+    """Statistics: those of the current batch (transductive, as in the papers) or of the support
+    set."""
+    drop: float = 0.0
+    """Share of the numbers that are dropped in training."""
+
+    def net(
+        self, blocks: PyTree, units: int, problem: Problem, *, key: PRNGKeyArray
+    ) -> BaseNetwork:
+        """The network of these blocks, with a linear head."""
+        head = linear(units, problem.outputs, key=key)
+        return BaseNetwork(Body(tuple(blocks), self.normalisation), head)
+
+    def check_pictures(self, problem: Problem) -> int:
+        """The number of channels. **Raises** `ValueError` unless the tasks are of pictures."""
+        if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
+            raise ValueError(
+                "a residual network needs inputs of shape (height, width, channels) of at least 16 "
+                f"px; these tasks have {problem.features}: choose the network mlp"
+            )
+        return problem.features[2]
+
+
+@dataclass(frozen=True)
+class ResNet12Options(ResidualOptions):
+    """ResNet-12: four residual blocks of three convolutions; 12.4 million weights."""
+
+    LEAST: ClassVar = {"filters": 1, "block": 1}
+
+    filters: tuple[int, int, int, int] = (64, 160, 320, 640)
+    """Channels of the blocks."""
+    block: int = 5
+    """Side of the squares that the last two blocks drop (DropBlock); the first two drop single
+    numbers."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
+        channels = self.check_pictures(problem)
+        *keys, head_key = jax.random.split(key, 5)
+        sizes, squares = (channels, *self.filters[:3]), (1, 1, self.block, self.block)
+        blocks = [
+            ResBlock.drawn(inputs, filters, Drop(self.drop, square), key=k)
+            for inputs, filters, square, k in zip(sizes, self.filters, squares, keys, strict=True)
+        ]
+        return self.net([*blocks, Pool()], self.filters[3], problem, key=head_key)
+
+
+@dataclass(frozen=True)
+class WideResNetOptions(ResidualOptions):
+    """WRN-28-10: twelve blocks of two convolutions in three groups; 36.5 million weights."""
+
+    LEAST: ClassVar = {"width": 1, "blocks": 1}
+
+    width: int = 10
+    """Factor of the channels 16, 32 and 64 of the groups."""
+    blocks: int = 4
+    """Blocks of a group: a depth of 6 blocks + 4 layers."""
+
+    def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
+        channels = self.check_pictures(problem)
+        first_key, head_key, *keys = jax.random.split(key, 2 + 3 * self.blocks)
+        blocks: list[PyTree] = [Plain(conv2d(channels, 16, init=he, key=first_key))]
+        inputs = 16
+        for group in range(3):
+            filters = 2 ** (4 + group) * self.width
+            for i in range(self.blocks):
+                stride = 2 if group and not i else 1
+                drop, k = Drop(self.drop), keys[group * self.blocks + i]
+                blocks.append(WideBlock.drawn(inputs, filters, stride, drop, key=k))
+                inputs = filters
+        return self.net([*blocks, Pool(Norm.of(inputs))], inputs, problem, key=head_key)
