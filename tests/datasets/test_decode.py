@@ -140,6 +140,18 @@ def test_other_formats_and_the_first_picture_of_an_animation(kind):
     np.testing.assert_allclose(got, [255, 0, 0], atol=6)
 
 
+def test_dark_pictures_of_16_bits_are_stretched_and_tiny_ones_are_doubted():
+    """A microscope writes 12 bits into 16."""
+    deep, said = np.linspace(0, 4000, 400).astype(np.uint16).reshape(20, 20), []
+    got = decode(saved(Image.fromarray(deep), "PNG"), size=20, where="x.png", tell=said.append)
+    assert (got.min(), got.max()) == (0, 255)
+    assert said == ["x.png: 4000 of 65535 values are used: stretched to the whole range"]
+    decode(saved(Image.fromarray(deep * 16), "PNG"), size=20, where="y.png", tell=said.append)
+    assert len(said) == 1
+    decode(saved(Image.fromarray(deep[:9] * 16), "PNG"), size=20, where="z.png", tell=said.append)
+    assert said[1:] == ["z.png: a picture of 20 x 9 px shows very little"]
+
+
 def test_a_large_photograph_is_unpacked_small_and_looks_the_same():
     y, x = np.mgrid[:1600, :2000]
     smooth = np.stack([x * 255 // 2000, y * 255 // 1600, (x + y) * 255 // 3600], -1)

@@ -44,6 +44,11 @@ PAPER = 224
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
 
+TINY = 16
+"""Pixels of a picture's shorter side below which it is doubted."""
+DEEP = 2**12
+"""Values of a camera of 12 bits."""
+Tell = Callable[[str], object]
 Crop = bool | float
 """Whether and how the ends of a picture are cut off: see `cropped`."""
 _FILTERS = threading.Lock()
@@ -51,17 +56,24 @@ _FILTERS = threading.Lock()
 
 
 def decode(
-    data: bytes, *, size: int, where: str, box: Box | None = None, crop: Crop = False
+    data: bytes,
+    *,
+    size: int,
+    where: str,
+    box: Box | None = None,
+    crop: Crop = False,
+    tell: Tell = len,
 ) -> UInt8[np.ndarray, "size size 3"]:
     """Decode a picture and resize it to `size x size` pixels.
 
-    With a `box` only its content is kept.
+    With a `box` only its content is kept. `tell` is called with a line about a doubtful picture.
 
-    A grey picture gets three equal channels and 16 bits become 8. Transparent pixels are laid on
-    white, or on black if the rest is nearly white. A picture is turned as its camera's orientation
-    says, but a box counts pixels before it is turned. Of an animation the first picture is read. A
-    picture that is not square is stretched: no part of it is lost, unless `crop` first cuts off the
-    ends of its longer side. Shrinking averages over areas; enlarging is bilinear.
+    A grey picture gets three equal channels and 16 bits become 8; a picture of 16 bits that uses 12
+    of them at most, as cameras of microscopes do, is stretched to the whole range. Transparent
+    pixels are laid on white, or on black if the rest is nearly white. A picture is turned as its
+    camera's orientation says, but a box counts pixels before it is turned. Of an animation the
+    first picture is read. A picture that is not square is stretched: no part of it is lost, unless
+    `crop` first cuts off a part. Shrinking averages over areas; enlarging is bilinear.
 
     **Raises** `ValueError`, which names `where`, for data that are not a complete picture.
     """
@@ -76,12 +88,14 @@ def decode(
         cut = "truncated" in str(error)
         kind = f"a {picture.format} that is cut short" if cut else "data that cannot be decoded"
         raise _refused(where, kind) from error
-    pixels = rgb(picture, where)
+    pixels = rgb(picture, where, tell)
     if box is not None:
         left, top, right, bottom = box
         pixels = pixels[top:bottom, left:right]
         if not pixels.size:
             raise _refused(where, f"one without the box {box}")
+    if min(pixels.shape[:2]) < TINY:
+        tell(f"{where}: a picture of {pixels.shape[1]} x {pixels.shape[0]} px shows very little")
     return resize(cropped(pixels, crop), size)
 
 
@@ -172,13 +186,18 @@ def _quietly(work: Callable[[], Image.Image]) -> Image.Image:
         return work()
 
 
-def rgb(picture: Image.Image, where: str) -> UInt8[np.ndarray, "h w 3"]:
-    """The pixels of a loaded picture of any mode as 8-bit RGB; transparent ones as in `decode`."""
+def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray, "h w 3"]:
+    """The pixels of a loaded picture of any mode as 8-bit RGB, as in `decode`."""
     if picture.mode.startswith("I"):
         deep = np.asarray(picture).astype(np.int64)
         if deep.min() < 0 or deep.max() > 65535:
             raise _refused(where, "pixels of 32 bits, not 8 or 16")
-        return np.repeat(((deep + 128) // 257).astype(np.uint8)[..., None], 3, axis=-1)
+        highest = 65535
+        if deep.max() < DEEP:
+            highest = max(int(deep.max()), 255)
+            tell(f"{where}: {highest} of 65535 values are used: stretched to the whole range")
+        grey = (deep * 255 + highest // 2) // highest
+        return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=-1)
     if picture.mode == "F":
         raise _refused(where, "pixels of fractions, not of 8 or 16 bits")
     if not picture.has_transparency_data:

@@ -29,7 +29,7 @@ from arml.datasets.archives import Member, open_members, plain_name
 from arml.datasets.decode import SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
-FORMAT = 2
+FORMAT = 3
 """Raise it whenever the same files would give other pixels than before."""
 CHUNK = 128
 """Pictures that are decoded before they are written."""
