@@ -33,7 +33,8 @@ SEEDS = 5
 def trained(made: arml.Experiment, *name: object) -> arml.Run:
     """The run of an experiment, which is trained in a folder of its own."""
     folder = OUT / "-".join(map(str, name))
-    arml.run(replace(made, validate_every=made.steps, checkpoint_every=5_000), folder)
+    every = replace(made, validate_every=made.steps, checkpoint_every=5_000, interval=1_000)
+    arml.run(every, folder)
     print(*name, flush=True)
     return arml.Run(folder)
 
