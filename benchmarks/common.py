@@ -6,6 +6,8 @@ waits blocks, and uses no processor.
 """
 
 import argparse
+import ast
+import hashlib
 import json
 import os
 import platform
@@ -20,9 +22,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import arml
 from arml.results.files import cores, write_text
+from arml.training.devices import commit
 
 HERE = Path(__file__).parent
+PACKAGE = Path(arml.__file__).parent
 
 
 def serve(
@@ -132,15 +137,52 @@ def machine() -> dict[str, Any]:
 
 
 def write(
-    name: str, results: object, before: dict[str, object], *, quick: bool | None = None
+    name: str,
+    results: object,
+    before: dict[str, object],
+    *,
+    quick: bool | None = None,
+    sources: Sequence[str] = (".",),
 ) -> None:
-    """Write `results/NAME.json`, and say so; `quick` tells how it was run."""
+    """Write `results/NAME.json`, and say so; `quick` tells how it was run. `sources` are the files
+    and folders of the package that the figures depend on; all if none is named."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    value = {"benchmark": name, "when": now, "machine": before, "results": results}
+    value = {"benchmark": name, "when": now, "machine": before, "commit": commit()}
+    value |= {"sources": {source: digest(PACKAGE / source) for source in sources}}
+    value |= {"results": results}
     value |= {} if quick is None else {"quick": quick}
     path = HERE / "results" / f"{name}.json"
     write_text(path, json.dumps(value, indent=2) + "\n")
     print(f"wrote {path.relative_to(HERE.parent)}", file=sys.stderr)
+
+
+def digest(place: Path) -> str:
+    """Of the code of a file or of all files in a folder, without comments, docstrings and layout;
+    empty if there is no such place."""
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place] * place.is_file()
+    found = []
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list):
+                node.body = [line for line in body if not is_text(line)]
+        found.append(f"{file.relative_to(PACKAGE)} {ast.dump(tree)}")
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:12] if found else ""
+
+
+def is_text(line: ast.stmt) -> bool:
+    """Whether a statement is a docstring."""
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+
+
+def is_older(value: dict[str, Any]) -> bool:
+    """Whether a file of figures is of an earlier release of the package, and the code that its
+    figures depend on has changed since."""
+    if value["machine"]["versions"]["arml"] == arml.__version__:
+        return False
+    sources = value.get("sources")
+    return not sources or any(digest(PACKAGE / name) != had for name, had in sources.items())
 
 
 def arguments(about: str) -> argparse.ArgumentParser:

@@ -189,12 +189,8 @@ NAMES = {
     "r2d2": "R2-D2",
     "tnp": "TNP, which learns in context",
     **{f"arml-{n}": f"`arml`, {n} {'vertices' if n > 1 else 'vertex'}" for n in (1, 2, 4, 8, 16)},
-    **{
-        f"arml-{n}-mahalanobis": f"`arml` with Mahalanobis distances, {n} vertices"
-        for n in (2, 4, 8)
-    },
 }
-"""The methods in a table. That of the last rows is in the history of the repository."""
+"""The methods in a table."""
 PAGE: dict[str, dict[str, Setting]] = {
     "starter": {
         "1 shot, 400 steps": Setting("starter", 1, 400),

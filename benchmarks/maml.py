@@ -19,6 +19,8 @@ from common import Worker, arguments, contest, machine, spread, write
 
 OPPONENTS = ("loop", "func")
 """Those of `torch_maml.py`."""
+STEP = ("core", "nn", "algorithms", "training/fit.py")
+"""The code of an outer step."""
 DISPATCH = {"regression2d": 50, "folders": 1}
 """Outer steps of one call."""
 
@@ -44,7 +46,7 @@ def regression(options: Namespace, before: dict[str, Any]) -> None:
     ]
     for worker in (maml, *theirs):
         worker.close()
-    write("regression2d", results, before, quick=options.quick)
+    write("regression2d", results, before, quick=options.quick, sources=STEP)
 
 
 def images(options: Namespace, before: dict[str, Any]) -> None:
@@ -62,7 +64,7 @@ def images(options: Namespace, before: dict[str, Any]) -> None:
             for name, result in zip(OPPONENTS, duels, strict=True):
                 results.append({"pixels": size, "shots": shots, "opponent": name, **result})
             # After each: a setting may take minutes.
-            write("conv4", results, before, quick=options.quick)
+            write("conv4", results, before, quick=options.quick, sources=STEP)
 
 
 def methods(options: Namespace, before: dict[str, Any]) -> None:
@@ -78,7 +80,7 @@ def methods(options: Namespace, before: dict[str, Any]) -> None:
             results.append({"pair": [f"{problem}/maml", name], **result})
             print(name, result["times_as_fast"], flush=True)
             # After each: all of them take a quarter of an hour.
-            write("methods", results, before, quick=options.quick)
+            write("methods", results, before, quick=options.quick, sources=STEP)
         maml.close()
 
 
@@ -91,7 +93,7 @@ def gpu(options: Namespace, before: dict[str, Any]) -> None:
             row = {"recipe": recipe, "shots": shots, "chunk": chunk, **worker.facts}
             rows.append({**row, "seconds": spread([worker.seconds(1) for _ in range(20)])})
             worker.close()
-            write("gpu", rows, before)
+            write("gpu", rows, before, sources=STEP)
 
 
 PROBLEMS = {"regression": regression, "images": images, "methods": methods, "gpu": gpu}

@@ -115,21 +115,6 @@ def ratios(regression: dict[str, Any], images: dict[str, Any]) -> str:
     return f"{rows(head, body)}\n\n{made.rstrip()}"
 
 
-def methods(value: dict[str, Any]) -> str:
-    """One outer step of every method against MAML's."""
-    body = [
-        [
-            f"`{r['pair'][1]}`",
-            duration(r["theirs_seconds"]["median"]),
-            ratio(r["times_as_fast"]),
-            f"{r['theirs']['parameters']:,}",
-        ]
-        for r in value["results"]
-    ]
-    head = ["recipe", "an outer step", "times MAML's (extremes)", "meta-parameters"]
-    return f"{rows(head, body)}\n\n{caption(value)}"
-
-
 def starting(value: dict[str, Any]) -> str:
     """What a user waits for at the start."""
     parts = value["results"]["parts"]
@@ -196,7 +181,6 @@ def on_gpu(value: dict[str, Any]) -> str:
 SCALING = HERE.parent / "docs" / "scaling.md"
 BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "ratios": (("regression2d", "conv4"), ratios),
-    "methods": (("methods",), methods),
     "start": (("startup",), starting),
     "predictions": (("predict",), predictions),
     "gpu": (("gpu",), on_gpu),

@@ -1,11 +1,14 @@
 """The benchmarks' tables are those of their files."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import jax
 import pytest
+
+import arml
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -14,6 +17,40 @@ def test_the_tables_are_those_of_the_files():
     command = [sys.executable, str(BENCHMARKS / "table.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def drawn():
+    """The files of figures that pages draw."""
+    import table
+
+    return sorted({"fair", *(file for files, _ in table.BLOCKS.values() for file in files)})
+
+
+@pytest.mark.parametrize("name", drawn())
+def test_no_page_draws_a_figure_that_is_older_than_its_code(name):
+    """The rule is in benchmarks/README.md: it holds figures of earlier releases to their code."""
+    from common import is_older
+
+    value = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    assert not is_older(value), f"measure {name}.json again, or remove it and what quotes it"
+
+
+def test_a_figure_of_an_earlier_release_is_held_to_its_code(tmp_path, monkeypatch):
+    import common
+
+    monkeypatch.setattr(common, "PACKAGE", tmp_path)
+    file = tmp_path / "a.py"
+    file.write_text("x = 1  # one\n")
+    sources = {"a.py": common.digest(file)}
+    value = {"machine": {"versions": {"arml": "0.0.1"}}, "sources": sources}
+    file.write_text('"""What it is."""\nx = 1\n"""One."""\n')
+    assert not common.is_older(value)
+    file.write_text("x = 2\n")
+    assert common.is_older(value)
+    assert not common.is_older({**value, "machine": {"versions": {"arml": arml.__version__}}})
+    file.unlink()
+    assert common.is_older(value)
+    assert common.is_older({**value, "sources": {}})
 
 
 def test_images_of_noise_are_tasks():
