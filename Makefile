@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
 # A worker that dies ends the run: pytest-xdist would wait for ever for the one in its place.
-PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --max-worker-restart 0
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal --max-worker-restart 0
 
 # Containers often set this. Then each of the many processes of a test run, and each command of the
 # demo, would compile all modules anew.
@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 DEMO_STEPS ?= 10000
 DEMO ?= runs/demo
 
-.PHONY: help demo study docs test test-all bench clean
+.PHONY: help demo study docs test test-site test-all bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -25,7 +25,8 @@ help:
 	@echo "make study   the paper's tables (SCALE=smoke: minutes; SCALE=laptop: hours), resumably"
 	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make test    formatting, lint, types, tests"
-	@echo "make test-all  and the tests that compile for minutes"
+	@echo "make test-site  the documentation's site, and pages in a browser"
+	@echo "make test-all  both, and the tests that compile for minutes"
 	@echo "make bench   the benchmarks (installs PyTorch, their opponent)"
 	@echo "make clean   remove caches and builds; runs and the environment stay"
 
@@ -76,10 +77,14 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	@# Types are checked beside the tests, on the core that a worker leaves free while it starts.
-	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow"; tests=$$?; wait $$types && exit $$tests
+	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow and not site"; tests=$$?; wait $$types && exit $$tests
 
-# What `make test` leaves out: the contract on regression and images, and other long ways to one end.
-test-all: test
+# The site, and pages in a browser.
+test-site: .venv/.installed-test
+	$(PYTEST) -m "site and not slow"
+
+# What `make test` leaves out: the contract of most methods, and other long ways to one end.
+test-all: test test-site
 	$(PYTEST) -m slow
 
 bench: .venv/.installed-benchmark

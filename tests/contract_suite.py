@@ -13,8 +13,8 @@ import pytest
 from arml.algorithms import ALGORITHMS
 from arml.experiment.contract import CHECKS, KINDS, Case, make, single
 
-PRESETS = ("arml-official", "arml-paper", "first-order-maml", "frozen-protonet", "meta-sgd")
-"""Presets of a method that is checked under another name: they are among the slow tests."""
+QUICK = ("maml", "protonet", "arml", "tables")
+"""The methods that the quick tests check; the slow ones check the others, too."""
 
 
 def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
@@ -26,8 +26,8 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
         if known.suits(problem) and (not only or name in only)
     ]
 
-    slow = {name: [pytest.mark.slow] for name in PRESETS}
-    params = [pytest.param(name, marks=slow.get(name, ())) for name in names]
+    slow = pytest.mark.slow
+    params = [pytest.param(name, marks=() if name in QUICK else slow) for name in names]
 
     @pytest.fixture(scope="module", params=params)
     def case(request) -> Case:

@@ -311,7 +311,7 @@ def test_the_pages_of_the_methods_are_those_of_their_docstrings():
     made("docs/make_pages.py", "--check")
 
 
-@pytest.mark.slow
+@pytest.mark.site
 def test_the_site_is_built_and_asks_nothing_of_other_machines(tmp_path):
     made("docs/make_site.py", str(tmp_path / "site"))
     pages = list((tmp_path / "site").rglob("*.html"))

@@ -88,7 +88,7 @@ def test_heads_divide_the_width():
 
 
 @pytest.mark.usefixtures("optax_promotes")
-@pytest.mark.parametrize("name", ["tnp", "r2d2"])
+@pytest.mark.parametrize("name", [pytest.param("tnp", marks=pytest.mark.slow), "r2d2"])
 def test_a_short_training_on_the_tasks_of_the_demo_lowers_the_error(name):
     recipe = arml.recipe(f"regression2d/{name}")
     untrained = arml.build(recipe, recipe.tasks, seed=0)

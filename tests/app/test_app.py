@@ -175,6 +175,7 @@ def browsed(site):
     assert not [asked for asked in tab.asked if not asked.startswith(here)]
 
 
+@pytest.mark.site
 def test_the_page_in_a_browser(site, browsed, tmp_path):
     page, own = browsed, draw(tmp_path / "own", each=3)
 

@@ -48,7 +48,7 @@ def use_tables(page) -> None:
         page.wait_for_selector(f"#tables-status >> text={said}")
 
 
-@pytest.mark.slow
+@pytest.mark.site
 def test_the_page_is_accessible_and_fits_its_window(tmp_path):
     draw(tmp_path)
     axe = npm.package("axe-core") / "axe.min.js"

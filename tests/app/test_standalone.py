@@ -22,6 +22,7 @@ def adapted():
     return predictor, glyphs.images[[glyphs.first[i] + j for i in range(3) for j in range(2, 8)]]
 
 
+@pytest.mark.site
 def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
     predictor, pictures = adapted
     runtime = npm.package("onnxruntime-web") / "dist"
@@ -90,6 +91,7 @@ def test_what_the_page_needs_is_named(adapted, tmp_path):
         write_page(line, tmp_path / "page", tmp_path)
 
 
+@pytest.mark.site
 def test_the_page_of_photographs_learns_new_classes(tmp_path):
     rng = np.random.default_rng(0)
 

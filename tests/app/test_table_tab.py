@@ -96,6 +96,7 @@ def test_refusals_are_one_line(learners):
         assert "\n" not in str(refused.value)
 
 
+@pytest.mark.site
 def test_the_tab_in_a_browser(learners):
     """With the keyboard alone, in a narrow window."""
     served = server.Served(None, learners, LIMITS)
