@@ -252,7 +252,7 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
         assert said in capsys.readouterr().err
     for text, said in (
         ("a,b,height\n1,x,3\n", "'x' in column 'b' of row 2 is no finite number"),
-        ("a,b,height\n1,2,tall\n", "'tall' in row 2 is no number to predict"),
+        ("a,b,height\n1,2,tall\n", "'tall' in column 'target' of row 2 is no number to predict"),
         ("a,b,height\n1,2,3\n1,2,4\n", "all 2 rows are identical"),
         ("a,b,height\n1,2\n", "row 2 has 2 cells, the header 3"),
         ("a,b,height\n", "has a header alone: add one or more rows"),

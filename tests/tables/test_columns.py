@@ -20,7 +20,7 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import LEVELS, AnyColumn, Source, column_of, missing
+from arml.tables.kinds import LEVELS, AnyColumn, Source, column_of, missing, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -125,8 +125,10 @@ def test_refusals_of_frames():
     for table in ({1: [1, 2], "1": [3, 4]}, pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"])):
         with pytest.raises(ValueError, match="several columns"):
             as_table(table)
-    for infinite in ({"a": [1, np.inf]}, np.array([[1], [np.inf]]), {"a": [1, 10**400]}):
-        with pytest.raises(ValueError, match=r"in column '.' of row 2 is not finite, or too large"):
+    for infinite in ({"a": [1, np.inf]}, np.array([[-np.inf], [np.inf]]), {"a": [1, 10**400]}):
+        with pytest.raises(
+            ValueError, match=r"in column '.' of row . .*is not finite, or too large"
+        ):
             schema_of(as_table(infinite))
     with pytest.raises(ValueError, match="one value in each"):
         as_table(pl.DataFrame({"a": [[1], [2]]}))
@@ -407,6 +409,18 @@ def test_how_each_column_is_read():
     codes = schema_of({"zip": ["02139", "10115", "20095"]}, keep=["zip"])
     assert codes.columns[0].kind == "number"
     assert "leading zero" in how(["02139", "unknown", "10115", "20095"])
+
+
+def test_targets_with_marks():
+    values, remark = targets_in("price", ["$1,250", "$7"], "t", [2, 3])
+    assert values.tolist() == [1250, 7]
+    assert remark == "read as numbers: price (number, '$1,250' is 1250)"
+    assert targets_in("code", ["007", "8"], "t", [2, 3])[0].tolist() == [7, 8]
+    for cells in (["1", "", "3"], ["1", "-", "3"], ["$5", "six", "$7"]):
+        with pytest.raises(
+            ValueError, match=r"t: .* in column 'y' of row 3 is no number to predict"
+        ):
+            targets_in("y", cells, "t", [2, 3, 4])
 
 
 def test_columns_of_a_predictor_that_an_earlier_version_saved():

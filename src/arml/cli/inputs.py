@@ -331,15 +331,8 @@ def _no_column(target: str | None, columns: Iterable[str], path: Path) -> ValueE
     return ValueError(f"{path}: {wrong}; name one with --target: {', '.join(columns)}")
 
 
-def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> list[float]:
+def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> np.ndarray:
     """The targets of a regression."""
-    from arml.tables.kinds import number
+    from arml.tables.kinds import targets_in
 
-    found = [number(text) for text in texts]
-    if None in found:
-        place = found.index(None)
-        raise ValueError(
-            f"{path}: {texts[place]!r} in row {lines[place]} is no number to predict: choose "
-            "another --target, or the learner tables, which predicts classes"
-        )
-    return [value for value in found if value is not None]
+    return targets_in("target", texts, str(path), lines)[0]

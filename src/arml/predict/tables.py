@@ -62,7 +62,7 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import LARGEST, Cell, Dates, missing, normal, number, text_of
+from arml.tables.kinds import LARGEST, Cell, Dates, missing, normal, targets_in, text_of
 
 MOST = 1_000
 """Rows beyond which gradient boosting predicts."""
@@ -472,24 +472,21 @@ def learned_sheet(
             f"{where}: expected two or more rows with a value in {name!r}, got {len(known)}: fill "
             "some"
         )
-    y: list[Any] = [texts[i] for i in known]
+    own, remark = [lines[i] for i in known], ""
+    y: Any = [texts[i] for i in known]
     if regression:
-        y = [number(cells[name][i]) for i in known]
-        if None in y:
-            place = known[y.index(None)]
-            raise ValueError(
-                f"{where}: {texts[place]!r} in row {lines[place]} is no number to predict: choose "
-                "another column, or predict classes (the learner tables)"
-            )
+        y, remark = targets_in(name, [cells[name][i] for i in known], where, own)
     elif len(set(y)) > max(len(y) / 2, 2):
         raise ValueError(
             f"{where}: {name!r} has {len(set(y))} different values in {len(y)} rows, too many for "
             "classes: give more rows, or predict numbers (the learner tables-regression)"
         )
     x = {key: [column[i] for i in known] for key, column in cells.items() if key != name}
-    own = [lines[i] for i in known]
     predictor = learned(portable, x, y, where=where, lines=own, **options)
     predictor.target = name
+    if remark:
+        hints = (*predictor.schema.hints, remark)
+        predictor.schema = replace(predictor.schema, hints=hints)
     return Sheet(predictor, known, unknown)
 
 

@@ -156,7 +156,7 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
     kind: ClassVar[str]
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence["Column"]:
         """The ways in which this kind may read the cells, the likeliest first."""
         raise NotImplementedError
 
@@ -199,7 +199,7 @@ class Number(Column, frozen=True, tag="number"):
     """One of `STYLES`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable[Column]:
+    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence[Column]:
         """Plain, or with the most frequent unit in each style; but digits with a leading zero are
         codes."""
         if is_code(cells) and name not in source.keep:
@@ -240,7 +240,7 @@ class Time(Column, frozen=True, tag="time"):
     kind = "time"
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable["Column"]:
+    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence["Column"]:
         """One."""
         return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
 
@@ -273,7 +273,7 @@ class Date(Column, frozen=True, tag="date"):
     """One of `ORDERS`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Iterable[Column]:
+    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence[Column]:
         """One for each order of day, month and year."""
         return [cls(name, order=order) for order in ((source.dates,) if source.dates else ORDERS)]
 
@@ -349,6 +349,23 @@ KINDS: tuple[type[Column], ...] = (Number, Time, Date)
 AnyColumn = Number | Time | Date | Category
 
 
+def targets_in(
+    name: str, cells: Cells, where: str, lines: Sequence[int]
+) -> tuple[Float[np.ndarray, " n"], str]:
+    """The targets of a regression, and a line on marks that were dropped, or an empty one.
+
+    **Raises** `ValueError` in one line for a cell that is no number.
+    """
+    fits = [Fit(way, *way.read(cells)) for way in Number.ways(name, cells, Source(keep=(name,)))]
+    way, values, _ = min(fits, key=lambda fit: np.isnan(fit.values).sum())
+    if odd := np.flatnonzero(np.isnan(values)).tolist():
+        raise ValueError(
+            f"{where}: {named(name, cells, odd, lines)} is no number to predict: choose "
+            " another --target, or the learner tables, which predicts classes"
+        )
+    return values, f"read as numbers: {name} ({way.about()})" if way.example else ""
+
+
 def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
     """How the cells of a column are read; None if they are not, with the reason in `source`.
 
@@ -361,8 +378,12 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
     if isinstance(cells, Declared):
         texts = cells.order or tuple(sorted({*map(text_of, known)}))
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
-    best: list[Fit] = []
     told = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
+    if odd := [i for i in told if is_number(cells[i]) and number(cells[i]) is None]:
+        where = named(name, cells, odd, source.lines)
+        source.errors.append(f"{where} is not finite, or too large")
+        return None
+    best: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
     for kind in KINDS:
         ways = kind.ways(name, cells, source)
@@ -383,9 +404,7 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         what = f"no {fit.column.kind}"
         if isinstance(fit.column, Number) and fit.column.unit:
             what += f" with the unit {fit.column.unit!r}"
-        if infinite := type(cells[odd[0]]) is not bool and isinstance(cells[odd[0]], numbers.Real):
-            what = "not finite, or too large"
-        if infinite or (len(odd) < np.sum(~np.isnan(fit.values)) and not repeat):
+        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat:
             source.errors.append(f"{named(name, cells, odd, source.lines)} is {what}")
             return None
     return _category(name, cells, counts, source)
@@ -458,7 +477,7 @@ def strange(cells: Cells, odd: Iterable[int]) -> list[int]:
     return [i for i, c in texts if not (isinstance(c, str) and UNKNOWN.fullmatch(tidy(c).lower()))]
 
 
-def named(name: str, cells: Cells, places: Sequence[int], lines: Sequence[int] | None) -> str:
+def named(name: str, cells: Cells, places: Iterable[int], lines: Sequence[int] | None) -> str:
     """Cells of a column with their rows, for a message."""
     rows: dict[str, int] = {}
     for i in places:
@@ -507,6 +526,11 @@ def text_of(cell: Cell) -> str:
     return normal(cell if isinstance(cell, str) else str(cell))
 
 
+def is_number(cell: Cell) -> bool:
+    """Whether a cell is a number, and no text."""
+    return isinstance(cell, numbers.Real | decimal.Decimal) and not isinstance(cell, bool)
+
+
 def number(cell: Cell) -> float | None:
     """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
     bits."""
@@ -515,7 +539,7 @@ def number(cell: Cell) -> float | None:
         value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
     elif isinstance(cell, datetime.timedelta):
         value = cell.total_seconds()
-    elif not isinstance(cell, bool) and isinstance(cell, numbers.Real | decimal.Decimal):
+    elif is_number(cell):
         try:
             value = float(cell)
         except OverflowError:  # a large integer
