@@ -1,7 +1,9 @@
 """The store: what makes it whole, what is refused; and that both routes give the same tasks."""
 
 import dataclasses
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import archives
 from archives import tar
 from arml.cli import main
+from arml.core.episodes import in_words
 from arml.datasets import prepare as preparing
 from arml.datasets.prepare import INDEX, Store, open_store, place, prepare, verify
 from arml.experiment.options import Experiment
@@ -263,6 +266,21 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
 def test_options_that_cannot_be_are_refused(made, tmp_path, change, said):
     with pytest.raises(ValueError, match=said):
         options(**change).build(tmp_path / "split.json")
+
+
+def test_one_family_for_training_and_all_for_the_test(made, tmp_path):
+    index = json.loads((made.folder / INDEX).read_text())
+    index["families"]["other"] = {**index["families"]["texture"], "copy": "84 px copy"}
+    (made.folder / INDEX).write_text(json.dumps(index))
+    for file in made.folder.glob("texture.*.npy"):
+        shutil.copy(file, file.with_name(file.name.replace("texture", "other")))
+    every, one = (options(only=only).build(tmp_path / "none") for only in ((), ("other",)))
+    assert (one.train.families, one.test.families) == (("other",), ("texture", "other"))
+    assert one.test.identity() == every.test.identity()
+    assert one.validation.identity() != every.validation.identity()
+    assert in_words(one.test.protocol()).endswith("16 px, 84 px copy of other")
+    with pytest.raises(ValueError, match="unknown family 'othr'; did you mean 'other'"):
+        options(only=("othr",)).build(tmp_path / "none")
 
 
 def test_the_room_on_the_device(monkeypatch):
