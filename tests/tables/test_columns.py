@@ -20,7 +20,7 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import LEVELS, AnyColumn, Source, column_of, missing, targets_in
+from arml.tables.kinds import KEEP, LEVELS, AnyColumn, Source, column_of, missing, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -223,7 +223,7 @@ def how(cells, **options):
     source = Source(**options)
     fit = column_of("c", cells, source)
     if fit is None:
-        return "; ".join([*source.left_out.values(), *source.errors])
+        return "; ".join([*source.left_out.values(), *source.errors]).removesuffix(KEEP)
     return fit.column.about(), *np.round(fit.values, 6).tolist()
 
 

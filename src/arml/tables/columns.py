@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from arml.tables.kinds import (
     EMPTY,
     FREE,
+    KEEP,
     LEVELS,
     ONE,
     AnyColumn,
@@ -50,11 +51,8 @@ KEY = re.compile(
 """Names of columns that number their rows."""
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
-KEEP = "; --keep or keep= uses it"
-SUMS = frozenset(
-    ("total", "totals", "subtotal", "grand total", "sum", "mean", "average", "gesamt", "summe")
-)
-"""Names of rows that sum up others, in small letters."""
+SUMS = re.compile(r"(grand |sub)?totals?|sum|mean|average|gesamt|summe", re.IGNORECASE)
+"""Names of rows that sum up others."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
@@ -79,8 +77,8 @@ class Schema:
         tell: Callable[[str], object] | None = None,
     ) -> Values:
         """The cells of the columns as numbers. `where` and `lines` are what messages call the table
-        and its rows. `tell` gets a line for each column in which a cell cannot be read, or is a
-        value that no example has: the first is missing, and both say nothing.
+        and its rows. `tell` gets a line for each column in which a cell cannot be read, so that it
+        is missing, or is a value that no example has.
 
         **Raises** `ValueError` in one line for a column that is not there.
         """
@@ -91,15 +89,12 @@ class Schema:
                     f"{where}: no column {column.name!r}, which the examples have; add it, or "
                     f"rename one of {', '.join(table)}"
                 )
-            cells = table[column.name]
-            values[:, place], odd = column.read(cells)
+            values[:, place], odd = column.read(table[column.name])
             if odd and tell is not None:
+                cells = named(column.name, table[column.name], odd, lines)
                 unseen = isinstance(column, Category)
                 what = "a value that no example has" if unseen else f"no {column.kind}"
-                tell(
-                    f"{where}: {named(column.name, cells, odd, lines)} is {what}, so the other "
-                    "columns decide"
-                )
+                tell(f"{where}: {cells} is {what}, so the other columns decide")
         return values
 
     def remarks(self) -> list[str]:
@@ -217,33 +212,28 @@ def schema_of(
     dates that can be read in two ways, and for a table in which no column has two different values.
     """
     source = Source(where, lines, dates, keep)
-    fits = [column_of(name, cells, source) for name, cells in table.items()]
+    columns: list[Any] = []
+    counting: dict[str, str] = {}
+    for name, cells in table.items():
+        if (fit := column_of(name, cells, source)) is not None:
+            columns.append(fit.column)
+            if name not in keep and (reason := _counts(fit, y, lines)):
+                counting[name] = reason + KEEP
     if source.errors:
         raise ValueError(
             f"{where}: {'; '.join(source.errors)}, unlike most cells there: correct them, leave "
             "them empty, or leave the column out (--without, without=)"
         )
-    columns: list[Any] = [fit.column for fit in fits if fit is not None]
-    reasons = {
-        fit.column.name: reason
-        for fit in fits
-        if fit is not None and fit.column.name not in keep
-        if (reason := _counts(fit, y, lines))
-    }
     if not columns:
         n = len(next(iter(table.values()), ()))
         if n < 2:
             raise ValueError(f"{where}: expected two or more examples, got {n}: add rows")
         why = "; ".join(f"{name!r} {reason}" for name, reason in source.left_out.items())
         raise ValueError(f"{where}: no column can be used: {why}: add columns")
-    if len(reasons) < len(columns):
-        columns = [column for column in columns if column.name not in reasons]
-        source.left_out |= reasons
-    left_out = {
-        name: reason + KEEP * (reason not in UNINFORMATIVE)
-        for name, reason in source.left_out.items()
-    }
-    return Schema(tuple(columns), left_out, (*source.hints, *_sums(table, lines)))
+    if len(counting) < len(columns):
+        columns = [column for column in columns if column.name not in counting]
+        source.left_out |= counting
+    return Schema(tuple(columns), source.left_out, (*source.hints, *_sums(table, lines)))
 
 
 def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
@@ -262,7 +252,7 @@ def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
     steps = np.diff(values[~np.isnan(values)])
     rises = len(steps) >= COUNTED - 1 and (np.all(steps > 0) or np.all(steps < 0))
     in_order = np.sum(y[1:] != y[:-1]) == len(np.unique(y)) - 1 < n - 1
-    return "rises or falls with the rows, which are sorted by class" * bool(rises and in_order)
+    return "rises or falls with the rows, which are sorted by class" if rises and in_order else ""
 
 
 def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
@@ -271,7 +261,7 @@ def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
     return [
         f"{named(name, cells, [n - 1], lines)} seems to sum up other rows: remove it if so"
         for name, cells in table.items()
-        if n > 1 and isinstance(cells[n - 1], str) and cells[n - 1].strip().casefold() in SUMS
+        if n > 1 and isinstance(cells[n - 1], str) and SUMS.fullmatch(cells[n - 1].strip())
     ]
 
 
@@ -362,11 +352,11 @@ def _cells(cells: Any) -> Cells:
         return Declared(cells, values if cells.ordered else ())
     if isinstance(cells, str | bytes | Mapping | Set) or not isinstance(cells, Iterable):
         return [cells]
-    array = np.asarray(cells) if getattr(cells, "dtype", None) is not None else None
-    if array is None:
+    if getattr(cells, "dtype", None) is None:
         return list(cells)
+    array = np.atleast_1d(np.asarray(cells))
     if array.dtype.kind in "iuf" and array.ndim == 1:
         return array.astype(np.float64)
     if array.dtype.kind in "mM":
         array = array.astype(f"{array.dtype.kind}8[us]")  # nanoseconds would be integers
-    return np.atleast_1d(array).tolist()
+    return array.tolist()

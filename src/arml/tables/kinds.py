@@ -63,8 +63,8 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
 MARKS = "$£¥€฿\u20a0-\u20cf"
 QUANTITY = re.compile(
-    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{MARKS}]|Rs\.?|Fr\.|kr\.?|USD|EUR|GBP|CHF|JPY|CNY"
-    r"|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR|TRY|RUB|KRW)? ?(?P<inner>[+-]?)"
+    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{MARKS}]|[A-Z]{{3}}|Rs\.?|Fr\.|kr\.?)? ?"
+    r"(?P<inner>[+-]?)"
     r"(?P<digits>(?:\d[\d.,' _]*)?\.?\d(?:\.(?!\w))?(?:[eE][+-]?\d+)?) ?"
     rf"(?P<after>[%‰°\"″′{MARKS}]?[^\W\d_]*(?:\^?[23²³])?(?:[/·][^\W\d_]+(?:\^?[23²³])?)*)\.?"
 )
@@ -123,6 +123,7 @@ FORMS = {
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
 ONE, EMPTY = "has one value in all rows", "is empty"
+KEEP = "; --keep or keep= uses it"
 
 
 class Declared(list[Cell]):
@@ -326,16 +327,14 @@ class Category(Column, frozen=True, tag="category"):
     def read(self, cells: Cells) -> Read:
         """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
         place = {text: float(i) for i, text in enumerate(self.texts)}
-        values, odd = np.full(len(cells), np.nan), []
-        for i, cell in enumerate(cells):
-            gap = missing(cell)
-            if gap and not isinstance(cell, str):
-                continue
-            if (found := place.get(text_of(cell))) is not None:
-                values[i] = found
-            elif not gap:
-                values[i] = math.nan if self.ordered else -1
-                odd.append(i)
+        gaps = [missing(cell) for cell in cells]
+        texts = [
+            text_of(c) if isinstance(c, str) or not gap else ""
+            for c, gap in zip(cells, gaps, strict=True)
+        ]
+        values = np.array([place.get(text, math.nan) for text in texts])
+        odd = [i for i, text in enumerate(texts) if text not in place and not gaps[i]]
+        values[odd] = math.nan if self.ordered else -1
         return values, odd
 
     def about(self) -> str:
@@ -361,7 +360,7 @@ def targets_in(
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
             f"{where}: {named(name, cells, odd, lines)} is no number to predict: choose "
-            " another --target, or the learner tables, which predicts classes"
+            "another --target, or the learner tables, which predicts classes"
         )
     return values, f"read as numbers: {name} ({way.about()})" if way.example else ""
 
@@ -380,8 +379,8 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
     told = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
     if odd := [i for i in told if is_number(cells[i]) and number(cells[i]) is None]:
-        where = named(name, cells, odd, source.lines)
-        source.errors.append(f"{where} is not finite, or too large")
+        infinite = named(name, cells, odd, source.lines)
+        source.errors.append(f"{infinite} is not finite, or too large")
         return None
     best: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
@@ -390,8 +389,14 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         ways = [way for way in ways if len(way.read(sample)[1]) < len(sample)]
         fits = [Fit(way, *way.read(cells)) for way in ways]
         if whole := [fit for fit in fits if not strange(cells, fit.odd)]:
-            if kind is Date:
-                _check_orders(name, cells, whole, source.where)
+            for one, other in itertools.pairwise(whole if kind is Date else []):
+                if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
+                    raise ValueError(
+                        f"{source.where}: the dates of column {name!r}, such as "
+                        f"{cells[int(unlike[0])]!r}, can be read as a {one.column.about()} or a "
+                        f"{other.column.about()}: choose with --dates (dates=...), or write them "
+                        "as 2024-05-31"
+                    )
             if words := sorted({repr(normal(cells[i])) for i in whole[0].odd}):
                 source.hints.append(f"column {name!r}: {', '.join(words)} counts as missing")
             return _varied(whole[0].column, cells, source)
@@ -399,26 +404,14 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
     counts = Counter(map(text_of, known))
     for fit in best:
         odd = strange(cells, fit.odd)
-        repeat = len(counts) <= min(LEVELS, len(known) / 2)
-        repeat = repeat and all(counts[text_of(cells[i])] > 1 for i in odd)
-        what = f"no {fit.column.kind}"
-        if isinstance(fit.column, Number) and fit.column.unit:
-            what += f" with the unit {fit.column.unit!r}"
+        repeat = min(counts[text_of(cells[i])] for i in odd) > 1
+        repeat = repeat and len(counts) <= min(LEVELS, len(known) / 2)
         if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat:
-            source.errors.append(f"{named(name, cells, odd, source.lines)} is {what}")
+            unit = fit.column.unit if isinstance(fit.column, Number) else ""
+            what = f"is no {fit.column.kind}{unit and f' with the unit {unit!r}'}"
+            source.errors.append(f"{named(name, cells, odd, source.lines)} {what}")
             return None
     return _category(name, cells, counts, source)
-
-
-def _check_orders(name: str, cells: Cells, fits: Sequence[Fit], where: str) -> None:
-    """Raise `ValueError` if two orders of a date read all cells, and differ."""
-    for one, other in itertools.pairwise(fits):
-        if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
-            raise ValueError(
-                f"{where}: the dates of column {name!r}, such as {cells[int(unlike[0])]!r}, can be "
-                f"read as a {one.column.about()} or a {other.column.about()}: choose with --dates "
-                "(dates=...), or write them as 2024-05-31"
-            )
 
 
 def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> Fit | None:
@@ -439,9 +432,9 @@ def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> 
         why = f"has texts among its numbers, such as {odd[0]!r}"
     if len(counts) > 1 and name not in source.keep:
         if len(counts) > (n / 2 if why else max(FREE, n / 2)):
-            source.left_out[name] = why or "texts that differ in nearly every row"
+            source.left_out[name] = (why or "texts that differ in nearly every row") + KEEP
         elif len(counts) == n and sum(" " in text for text in counts) > n / 2:
-            source.left_out[name] = "texts that differ in every row"
+            source.left_out[name] = "texts that differ in every row" + KEEP
         if name in source.left_out:
             return None
         source.hints += [f"column {name!r} is a category: it {why}"] * bool(why)
