@@ -227,6 +227,13 @@ def test_two_commands_share_a_sweep_and_one_goes_on_when_the_other_is_killed(tmp
     assert best["values"]
 
 
+def test_a_lock_that_a_dead_process_left_is_no_lock(tmp_path):
+    (tmp_path / "study.jsonl.lock").symlink_to("nowhere")  # as Optuna's own lock would be
+    search = space(("algorithm.inner_rate=0.001",), TINY)
+    opened(TINY, search, tmp_path).set_user_attr("a", 1)
+    assert opened(TINY, search, tmp_path).user_attrs["a"] == 1
+
+
 def test_a_damaged_record_of_optunas_is_named(tmp_path):
     search = space(("algorithm.inner_rate=0.001",), TINY)
     opened(TINY, search, tmp_path).ask(search)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from filelock import FileLock
 from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
@@ -214,7 +215,9 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
     with locked(folder, PATIENCE):
         try:
             if storage is None:
-                record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL))
+                # The system releases this lock when a process dies; Optuna's own would stay.
+                lock = FileLock(folder.absolute() / ".study.lock", timeout=PATIENCE)
+                record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL), lock)
                 kept = package.storages.JournalStorage(record)
             else:
                 again = package.storages.RetryHeartbeatStaleTrialCallback()
