@@ -125,3 +125,12 @@ def test_texts_and_numbers_as_labels_are_not_one():
     pictures = np.zeros((2, 32, 32, 3), np.uint8)
     with pytest.raises(ValueError, match="all texts or all numbers"):
         arml.load("starter").adapt(pictures, [1, "1"])
+
+
+def test_a_learner_of_functions_refuses_what_it_cannot_reach():
+    few = arml.load("regression2d")
+    x = np.stack([np.arange(5.0), np.ones(5)], axis=1)
+    with pytest.raises(ValueError, match=r"at most 51.5 in size, .* got 1e\+06: divide them by"):
+        few.adapt(x, 1e6 - x[:, 0])
+    with pytest.warns(UserWarning, match="inputs from 0 to 5, got 0 to 40: what it predicts"):
+        few.adapt(10 * x, x[:, 0])

@@ -9,6 +9,7 @@ depends on their number, as with class prototypes.
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
@@ -277,9 +278,29 @@ def learned(
     inputs, y, *more = weighted(inputs, y, sample_weight, groups)
     if portable.problem.kind == "regression":
         targets, flat = checked_targets(y, portable.problem, len(inputs))
+        _check_range(portable, inputs, targets)
         return Predictor(portable, inputs, targets, None, flat, *more)
     classes, places = checked_labels(y, len(inputs))
     return Predictor(portable, inputs, places, classes, False, *more)
+
+
+def _check_range(portable: Portable, inputs: np.ndarray, targets: np.ndarray) -> None:
+    """Raise `ValueError` for targets that are larger than any of the training, and warn of inputs
+    outside of its range: descent from learned weights cannot reach them."""
+    tasks, said = portable.experiment.tasks, portable.experiment.recipe
+    reach, (low, high) = getattr(tasks, "reach", None), getattr(tasks, "span", (-np.inf, np.inf))
+    largest = float(np.abs(targets).max())
+    if reach is not None and largest > reach:
+        raise ValueError(
+            f"expected targets of at most {reach:.3g} in size, as {said} was trained on, "
+            f"got {largest:.6g}: divide them by a number, or use the learner tables-regression"
+        )
+    if not low <= np.min(inputs) <= np.max(inputs) <= high:
+        warnings.warn(
+            f"{said} was trained on inputs from {low:g} to {high:g}, got {np.min(inputs):.6g} to "
+            f"{np.max(inputs):.6g}: what it predicts outside is a guess",
+            stacklevel=4,
+        )
 
 
 def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:

@@ -36,7 +36,7 @@ from arml.datasets.prepare import open_store, place
 from arml.datasets.splits import Split, check_split, cut, part_sizes, read_split, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.results.files import Json, JsonView, RunError, checksum, read_json
-from arml.tasks.functions import functions_2d
+from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
 from arml.tasks.images import MixedShots, device_room, image_episodes
 
 
@@ -113,7 +113,8 @@ class TasksOptions(Protocol):
     """The options of one kind of tasks: a frozen dataclass with these two methods.
 
     It may also have `absolute()`, the same options with absolute paths; `needs`, the options that a
-    command line must have besides the name of a recipe; and `span`, the range of the inputs.
+    command line must have besides the name of a recipe; and `span` and `reach`, the range of the
+    inputs and the largest size of a target, outside of which a learner knows nothing.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -173,6 +174,14 @@ class FunctionsOptions:
     def span(self) -> tuple[float, float]:
         """The range of both inputs."""
         return self.low, self.high
+
+    @property
+    def reach(self) -> float:
+        """About the largest size of a target: the families are monotone in the size of their
+        coefficients and inputs, except for waves, whose amplitude is smaller."""
+        families, far = np.arange(len(PRIOR_HIGH)), max(abs(self.low), abs(self.high))
+        surfaces = jax.vmap(lambda family, c: evaluate_family(family, c, jnp.full((1, 2), far)))
+        return float(jnp.abs(surfaces(families, jnp.asarray(PRIOR_HIGH))).max()) + 5 * self.noise
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
