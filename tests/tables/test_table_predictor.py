@@ -13,6 +13,7 @@ from arml.predict.tables import MOST, TablePredictor, widening
 
 RNG = np.random.default_rng(0)
 N = 16
+TREES = "random forest", "gradient boosting"
 
 
 def rows(n: int, seed: int) -> tuple[dict[str, list[object]], list[str]]:
@@ -49,23 +50,58 @@ def test_a_table_of_numbers_and_categories_with_gaps(predictor, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(table), chances)
 
 
-def test_many_rows_do_not_harm():
-    x = RNG.normal(size=(700, 4))
-    y = (x[:, 0] + x[:, 1] > 0).astype(int)
-    found = arml.load("tables").adapt(x[:600], y[:600])
-    assert np.mean(found.predict(x[600:]) == y[600:]) > 0.9
+def boxes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """A label that trees find and lines do not."""
+    x = RNG.uniform(size=(n, 4))
+    return x, np.where((x[:, 0] > 0.5) ^ (x[:, 1] > 0.5), "high", "low")
 
 
-def test_beyond_its_rows_gradient_boosting_predicts(tmp_path):
-    x = RNG.normal(size=(MOST + 300, 4))
-    y = np.where(x[:, 0] + x[:, 1] > 0, "high", "low")
-    found = arml.load("tables").adapt(x, y)
-    assert found.model == "gradient boosting"
-    assert "gradient boosting predicts" in found.remarks[-1]
-    assert np.mean(found.predict(x) == y) > 0.9
+def test_beyond_few_rows_a_mean_of_models_predicts(tmp_path):
+    x, y = boxes(420)
+    found = arml.load("tables").adapt(x[:120], y[:120])
+    assert math.isclose(sum(found.weights.values()), 1)
+    assert "random forest" in found.model
+    checked = found.reliability()
+    assert {*checked.others} == {"the learner", "logistic regression", *TREES}
+    assert "predicted by " + found.model in str(checked)
+    truth = {
+        name: np.mean(
+            found.classes[
+                found._fit(np.arange(120), name)(found.read(x[120:]).values).argmax(axis=1)
+            ]
+            == y[120:]
+        )
+        for name in found.choice.models
+    }
+    accuracy = np.mean(found.predict(x[120:]) == y[120:])
+    assert accuracy > max(truth.values()) - 0.05
+    assert truth["logistic regression"] < 0.7 < accuracy
+    assert found.matter()["0"] > 0.1 > found.matter()["2"]
     found.save(tmp_path / "many")
-    chances = arml.load_predictor(tmp_path / "many").predict_proba(x[:9])
-    np.testing.assert_array_equal(chances, found.predict_proba(x[:9]))
+    again = arml.load_predictor(tmp_path / "many")
+    assert again.weights == found.weights
+    np.testing.assert_array_equal(again.predict_proba(x[:9]), found.predict_proba(x[:9]))
+
+
+def test_a_fold_chooses_its_weights_without_its_own_rows():
+    """Other labels in a fold change what is predicted for the others, and not for the fold."""
+    x, y = boxes(120)
+    predictor = arml.load("tables").adapt(x, y)
+    train, test = predictor._parts[0]
+    labels = np.where(np.isin(np.arange(120), test), 1 - predictor.y, predictor.y)
+    given = predictor.portable, predictor.schema, predictor.values, labels, predictor.classes
+    other = TablePredictor(*given)
+    vars(other)["_parts"] = predictor._parts
+    np.testing.assert_array_equal(predictor._left(train)[test], other._left(train)[test])
+    assert other.weights != predictor.weights
+
+
+@pytest.mark.slow
+def test_beyond_its_rows_the_learner_does_not_predict():
+    x, y = boxes(MOST + 100)
+    found = arml.load("tables").adapt(x, y)
+    assert {*found.weights} <= {"logistic regression", *TREES}
+    assert np.mean(found.predict(x) == y) > 0.9
 
 
 def test_the_check_of_noise_with_many_columns_is_at_chance():
@@ -108,8 +144,11 @@ def test_small_differences_of_large_targets():
 def test_copies_are_left_out_together():
     x, y = RNG.normal(size=(12, 3)), np.arange(12) % 2
     found = arml.load("tables").adapt(np.repeat(x, 2, axis=0), np.repeat(y, 2)).reliability()
-    assert len(found.copies) == 12
+    assert len(found.copies) == found.independent == 12
     assert found.accuracy < 0.9
+    near = np.repeat(x, 2, axis=0) + 1e-3 * RNG.normal(size=(24, 3))
+    found = arml.load("tables").adapt(near, np.repeat(y, 2)).reliability()
+    assert len(found.copies) == 12
 
 
 def test_rows_of_one_person_are_left_out_together(tmp_path, capsys):

@@ -116,10 +116,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
-    if len(predictor.models) > 1:
+    if (len(predictor.models) > 1 or isinstance(inputs, Table)) and len(predictor.weights) > 1:
         from arml.predict.models import WORDS
 
-        each = ", ".join(f"{WORDS[name]} {part:.0%}" for name, part in predictor.weights.items())
+        parts = predictor.weights.items()
+        each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in parts)
         tell(f"predicting with a weighted mean: {each}")
     if queries is not None:
         _answer(predictor, queries, options)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from arml.predict.files import packed, unpacked
-from arml.predict.folds import NEAR, equal_inputs
+from arml.predict.folds import FOLDS, NEAR, equal_inputs
 from arml.predict.inputs import checked_groups, places_of
 from arml.predict.reliability import (
     Evaluation,
@@ -52,6 +52,8 @@ class PredictorBase:
     """Whether inputs are pictures or their vectors, whose near copies are equal."""
     frozen: Path | None = None
     """The file of a frozen network that is not kept with it."""
+    most = FOLDS
+    """Folds of its check at most."""
     flat = False
     """Whether one target came without an axis of its own."""
 
@@ -158,9 +160,10 @@ class PredictorBase:
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
         given, together = (self._refit, self.y), (self._same, self.groups)
+        options: Any = {"model": self.model, "most": self.most}
         if self.classes is None:
-            return regression_reliability(*given, *together, model=self.model)
-        return classification_reliability(*given, self.classes, *together, model=self.model)
+            return regression_reliability(*given, *together, **options)
+        return classification_reliability(*given, self.classes, *together, **options)
 
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:

@@ -10,7 +10,7 @@ scikit-learn's folds would load for a second, and depend on the order.
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 FOLDS = 10
 """Folds at most; of classes no more than the largest has units."""
@@ -18,6 +18,8 @@ NEAR = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
 NEAR_MOST = 2_000
 """Up to so many examples are compared in pairs; of more, only equal ones are found."""
+CHANCE = 0.05
+"""Pairs of rows of a table that chance may bring as near as those that count as copies."""
 
 Places = Int[np.ndarray, " _"]
 Numbers = Int[np.ndarray, " n"]
@@ -108,12 +110,42 @@ def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
     _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     if not near or not 2 < len(first) <= len(x) <= NEAR_MOST:
         return same
+    return _joined(rows[first].astype(np.float32), near)[same]
+
+
+def equal_rows(
+    values: Float[np.ndarray, "n columns"], numbers: Bool[np.ndarray, " columns"]
+) -> Numbers:
+    """`equal_inputs` of the rows of a table; NaN is a missing cell. Rows are equal, too, if only
+    their `numbers` differ, by less than chance brings any two rows together.
+
+    In d independent directions about n^2 r^d / 2 of the pairs of n rows are nearer than a share r
+    of the median distance; d is the effective number of the numbers' correlations."""
+    rows = np.nan_to_num(values, nan=-1e300)
+    _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    known = values[np.ix_(first, numbers)]
+    z = np.nan_to_num(known - np.mean(known, axis=0, where=~np.isnan(known)))
+    z = z[:, spread > 0] / spread[spread > 0] if len(spread := z.std(axis=0)) else z
+    if not 2 < len(first) <= len(values) <= NEAR_MOST or not z.size:
+        return same
+    directions = np.trace(c := np.atleast_2d(np.cov(z.T))) ** 2 / np.sum(c**2)
+    near = min(NEAR, float((2 * CHANCE / len(first) ** 2) ** (1 / directions)))
+    return _joined(z, near, np.where(numbers, np.isnan(values), rows)[first])[same]
+
+
+def _joined(
+    rows: Float[np.ndarray, "n d"], near: float, rest: Float[np.ndarray, "n k"] | None = None
+) -> Numbers:
+    """A number for each row; rows nearer than a share of the median distance have the same, if
+    their `rest` is equal."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import pdist
 
-    away = pdist(rows[first].astype(np.float32))
-    joined = fcluster(linkage(away, "complete"), near * float(np.median(away)), "distance")
-    return np.asarray(joined[same])
+    away = pdist(rows)
+    limit = near * float(np.median(away))
+    if rest is not None:
+        away += np.where(pdist(rest, "chebyshev") > 0, 1e9, 0)
+    return np.asarray(fcluster(linkage(away, "complete"), limit, "distance"))
 
 
 def _pairs(same: Numbers, y: np.ndarray) -> Numbers:

@@ -248,7 +248,8 @@ class Reliability(Evaluation):
                 + ": give two or more of a class"
             )
         others = ", ".join(f"{name} {accuracy:.0%}" for name, accuracy in self.others.items())
-        return f"cross-validated {super().__str__()}" + (f"; other models: {others}" * bool(others))
+        more = f"; predicted by {self.model}; other models: {others}" if others else ""
+        return f"cross-validated {super().__str__()}{more}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -330,7 +331,8 @@ class NumberReliability:
         others = [f"{k} {_numbers(e, 3)}" for k, e in self.errors.items() if k != self.model]
         return (
             f"cross-validated error {_numbers(self.error, 3)} (root mean square of "
-            f"{len(self.targets)} examples); for comparison: {', '.join(others)}"
+            f"{len(self.targets)} examples), predicted by {self.model}; for comparison: "
+            + ", ".join(others)
         )
 
 

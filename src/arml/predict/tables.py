@@ -14,10 +14,11 @@ examples' targets: each example is predicted from the others, and its distance i
 scale that the learner states for it [1]. The table at hand thus decides the width, because real
 tables have other tails than the synthetic ones of meta-training.
 
-Beyond `MOST` rows scikit-learn's gradient boosting predicts instead: it needs no meta-training
-there, and the learner's kernel would need time with the square of the rows. A linear model of the
-same columns stands beside for comparison alone: a mean of both, with weights from left-out
-examples, was less accurate than the learner by 0.2 to 0.9 points on 14 development tables.
+Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
+comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
+by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
+with weights from folds: see `arml.predict.choice`. Beyond `MOST` rows the learner is none of them,
+because its kernel needs time with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
     Difference: examples are left out one by one, or in tenths, from the set that predicts, so the
@@ -45,13 +46,21 @@ from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
+from arml.predict.choice import (
+    BOOSTING,
+    FOREST,
+    LEARNER,
+    LINEAR,
+    Choice,
+    Outputs,
+    by_scikit,
+    mean_of,
+)
 from arml.predict.files import write_learner
-from arml.predict.folds import equal_inputs, folds, units_of
+from arml.predict.folds import FOLDS, Places, equal_rows, folds, units_of
 from arml.predict.inputs import checked_groups, checked_labels
-from arml.predict.models import fitted
 from arml.predict.predictor import adapting
-from arml.predict.reliability import conformal_rank
-from arml.results.files import one_blas_thread
+from arml.predict.reliability import FEW, conformal_rank
 from arml.tables.columns import (
     UNINFORMATIVE,
     Schema,
@@ -65,7 +74,9 @@ from arml.tables.columns import (
 from arml.tables.kinds import LARGEST, Cell, Dates, missing, normal, targets_in, text_of
 
 MOST = 1_000
-"""Rows beyond which gradient boosting predicts."""
+"""Rows beyond which the learner does not predict."""
+PARTS = 5
+"""Folds beyond `FEW` rows."""
 ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
@@ -75,11 +86,6 @@ LEFT, TOGETHER = "left out", "says which rows belong together"
 """Why columns are not used that the user named."""
 CHUNK = 256
 """Queries predicted at once; fewer are filled up, so that one program serves all."""
-LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
-LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
-
-Outputs = Float[np.ndarray, "n outputs"]
-"""Log-odds of classes, or the centre and the scale of each number."""
 
 
 class Read(NamedTuple):
@@ -130,22 +136,17 @@ class TablePredictor(PredictorBase):
     ) -> None:
         self.portable, self.schema, self.values, self.y = portable, schema, values, y
         self.classes, self.groups = classes, groups
-        self.model = LEARNER if len(y) <= MOST else BOOSTING
+        self.most = FOLDS if len(y) <= FEW else PARTS
 
     @property
     def remarks(self) -> list[str]:
-        """Which columns are not used and why, and what predicts if it is not the learner."""
+        """Which columns are not used and why, and which may say that rows belong together."""
         lines = self.schema.remarks()
         read = reader(self.schema, self.values, self.y)
         if len(read.owners) < read.total:
             lines.append(
                 f"used {len(read.owners)} of {read.total} columns (each value of a category counts "
                 f"as one): those that predict {self.target or 'the target'} best"
-            )
-        if self.model == BOOSTING:
-            lines.append(
-                f"{len(self.y):,} rows are more than the {MOST:,} that the learner takes: "
-                "scikit-learn's gradient boosting predicts"
             )
         return [*lines, *self.hints]
 
@@ -173,36 +174,63 @@ class TablePredictor(PredictorBase):
 
     # Fitting.
 
-    def _fit(
-        self, kept: Int[np.ndarray, " kept"], hidden: int | None = None, model: str | None = None
-    ) -> Callable[[Values], Outputs]:
-        """The function that a model learns from some of the examples; `hidden` is a column that is
-        not used."""
+    @cached_property
+    def choice(self) -> Choice:
+        """The models, and the folds that give each its weight."""
+        linear, many = LINEAR[self.problem.kind], len(self.y) > FEW
+        models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
+        parts = [test for _, test in self._parts] if many else []
+        models = models[len(self.y) > MOST :]
+        return Choice(models, self._fit, self.values, self.y, parts)
 
-        def shown(rows: Values) -> Values:
-            if hidden is not None:
-                rows = rows.copy()
-                rows[:, hidden] = np.nan
-            return rows
+    @cached_property
+    def _parts(self) -> list[tuple[Places, Places]]:
+        """The folds of the check; the choice has the same."""
+        classes = self.classes is not None
+        return [*folds(self.y, self._same, self.groups, classes=classes, most=self.most)]
 
-        values, y = shown(self.values[kept]), self.y[kept]
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The weight of each model that predicts."""
+        return self.choice.weights(np.arange(len(self.y)))
+
+    @property
+    def model(self) -> str:  # type: ignore[override]
+        """What predicts: one model, or the mean of several with their weights."""
+        if len(self.weights) == 1:
+            return next(iter(self.weights))
+        return ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
+
+    def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
+        """The function that a model learns from some of the examples."""
+        values, y = self.values[kept], self.y[kept]
         read = reader(self.schema, values, y)
         middle, unit = (0.0, 1.0) if self.classes is not None else _standard(y)
-        x, target, model = read(values), (y - middle) / unit, model or self.model
-        learn = self._by_learner if model == LEARNER else partial(_by_scikit, model, self.classes)
+        x, target = read(values), (y - middle) / unit
+        learn = self._by_learner if model == LEARNER else partial(by_scikit, model, self.classes)
         predict = learn(x, target)
 
         def outputs(rows: Values) -> Outputs:
-            found = predict(read(shown(rows))).astype(np.float64)
+            found = predict(read(rows)).astype(np.float64)
             if not np.all(np.isfinite(found)):
                 raise ValueError("a prediction is not finite: the rows are far from the examples")
             return found if self.classes is not None else found * unit + [middle, 0.0]
 
         return outputs
 
+    def _mean(self, kept: Places) -> Callable[[Values], Outputs]:
+        """The function that the weighted mean learns from some of the examples."""
+        parts = {name: self._fit(kept, name) for name in self.weights}
+
+        def outputs(rows: Values) -> Outputs:
+            each = {name: part(rows) for name, part in parts.items()}
+            return mean_of(each, self.weights, self.classes is not None)
+
+        return outputs
+
     @cached_property
     def _fitted(self) -> Callable[[Values], Outputs]:
-        return self._fit(np.arange(len(self.y)))
+        return self._mean(np.arange(len(self.y)))
 
     @cached_property
     def _width(self) -> int:
@@ -212,9 +240,11 @@ class TablePredictor(PredictorBase):
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
     ) -> Callable[[np.ndarray], Outputs]:
         learner = adapting(self.portable, self.classes)
-        # The same width for all folds; one may have a value of a category more.
+        # The same width for all folds; one may have a value of a category more. And of few rows the
+        # same height, because compiling takes longer than computing.
         width = width_of(max(self._width, x.shape[1]))
-        more = next(rows for rows in ROWS if rows >= len(y)) - len(y)
+        height = len(self.y) if len(self.y) <= CHUNK else len(y)
+        more = next(rows for rows in ROWS if rows >= height) - len(y)
         filled = np.pad(x, ((0, more), (0, width - x.shape[1]), (0, 0)))
         labels = np.pad(y, (0, more)).astype(np.float32 if self.classes is None else np.int32)
         labels = labels[:, None] if self.classes is None else labels
@@ -274,34 +304,46 @@ class TablePredictor(PredictorBase):
     def _distances(self) -> Float[np.ndarray, " n"]:
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
-        for train, test in folds(self.y, self._same, self.groups, classes=False):
-            centre, scale = self._fit(train)(self.values[test]).T
+        for train, test in self._parts:
+            centre, scale = self._left(train)[test].T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
 
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:
-        """Equal rows have one number."""
-        return equal_inputs(np.nan_to_num(self.values, nan=-1e300))
+        """Equal and nearly equal rows have one number."""
+        return equal_rows(
+            self.values, np.array([c.kind != "category" for c in self.schema.columns])
+        )
 
-    def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-        """By the model, and by a linear model of the same columns."""
-        names = self.model, LINEAR[self.problem.kind]
-        found = {name: self._fit(train, model=name)(self.values[test]) for name in names}
+    def _left(self, kept: Places) -> Outputs:
+        """The outputs of all examples but those `kept`, from which all is learned, weights too."""
+        each, weights = self.choice.others(kept), self.choice.weights(kept)
+        return mean_of(each, weights, self.classes is not None)
+
+    def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
+        """By what predicts, by each model, and by a linear model of the same columns."""
+        linear = LINEAR[self.problem.kind]
+        found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
+        found |= {self.model: self._left(train)[test]}
+        if linear not in found:
+            found[linear] = self._fit(train, linear)(self.values[test])
         if self.classes is None:
             return {name: outputs[:, :1] for name, outputs in found.items()}
         return {name: softmax(outputs) for name, outputs in found.items()}
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
-        label (or log-density of its number) falls, when the other examples predict it without that
-        column."""
-        parts = [*folds(self.y, self._same, self.groups, classes=self.classes is not None)]
+        label (or log-density of its number) falls, when the other examples predict it and its cell
+        of that column is hidden."""
+        parts = [(self._mean(train), test) for train, test in self._parts]
 
         def likely(hidden: int | None) -> float:
-            found = [
-                self._likely(self._fit(a, hidden)(self.values[b]), self.y[b]) for a, b in parts
-            ]
+            rows, found = self.values.copy(), []
+            if hidden is not None:
+                rows[:, hidden] = np.nan
+            for predict, test in parts:
+                found.append(self._likely(predict(rows[test]), self.y[test]))
             return float(np.mean(np.concatenate(found))) if found else 0.0
 
         usual = likely(None)
@@ -332,6 +374,7 @@ class TablePredictor(PredictorBase):
         task |= {"reader": msgspec.to_builtins(self.schema)}
         support = {"x": self.values, "y": self.y}
         support |= {} if self.groups is None else {"groups": self.groups}
+        support["weights"] = np.array([self.weights.get(k, 0.0) for k in self.choice.models])
         write_learner(self.portable, folder, support=support, task=task)
 
     def __repr__(self) -> str:
@@ -350,6 +393,8 @@ def restored(
     read = msgspec.convert(schema, Schema)
     given = arrays["x"], arrays["y"], classes, arrays.get("groups")
     predictor = TablePredictor(portable, read, *given)
+    weights = zip(predictor.choice.models, arrays["weights"].tolist(), strict=True)
+    vars(predictor)["weights"] = {name: weight for name, weight in weights if weight}
     predictor.target = target
     return predictor
 
@@ -519,52 +564,3 @@ def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
     """The mean and the standard deviation of targets; 1 if all are equal."""
     spread = float(y.std())
     return float(y.mean()), spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
-
-
-def _by_scikit(
-    model: str, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
-) -> Callable[[np.ndarray], Outputs]:
-    """A model of scikit-learn, or `arml.predict.models`' logistic regression, on columns in which a
-    gap is at the mean. The scale of a number is that of all targets."""
-    from sklearn import ensemble
-    from sklearn.linear_model import Ridge
-    from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits
-
-    gaps = np.nan if model == BOOSTING else 0.0
-    kinds, labels = (None, y) if classes is None else np.unique(y.astype(int), return_inverse=True)
-    scale = StandardScaler().fit(np.where(x[..., 1] > 0, x[..., 0], 0.0).astype(np.float64))
-
-    def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
-        rows = np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
-        return scale.transform(rows) if model in LINEAR.values() else rows
-
-    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
-    with threadpool_limits(1), one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rows = columns(x)
-        if kinds is not None and len(kinds) == 1:
-            function = lambda x: np.zeros((len(x), 1))  # noqa: E731
-        elif model == LINEAR["classification"]:
-            function = fitted("logistic", rows, labels)
-        else:
-            name = {FOREST: "RandomForest", BOOSTING: "HistGradientBoosting"}.get(model)
-            kind = "Regressor" if kinds is None else "Classifier"
-            made: Any = Ridge() if name is None else getattr(ensemble, name + kind)(random_state=0)
-            made.fit(rows, labels)
-            function = (
-                made.predict
-                if kinds is None
-                else lambda x: np.log(np.maximum(made.predict_proba(x), 1e-12))
-            )
-
-    def predict(new: np.ndarray) -> Outputs:
-        with threadpool_limits(1), one_blas_thread():
-            found = function(columns(new))
-        if classes is None:
-            return np.stack([found, np.ones(len(found))], axis=1)
-        odds = np.full((len(new), len(classes)), -50.0)
-        odds[:, kinds] = found
-        return odds
-
-    return predict
