@@ -130,7 +130,7 @@ def small_of(family: Family, size: int) -> np.ndarray:
 
 def of_conv4(steps: int = 60, rate: float = 1e-3) -> Side:
     """The Conv-4 of `starter`, fine-tuned with a linear head on the examples: Adam, all layers."""
-    body = arml.load("starter").portable.learner.body
+    body = arml.load("starter").of_classes(0).body
     size, optimiser = 32, optax.adam(rate)
 
     @eqx.filter_jit

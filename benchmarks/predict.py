@@ -27,13 +27,11 @@ def prepare(recipe: str, folder: Path) -> None:
     import numpy as np
 
     import arml
-    from arml.experiment.running import Portable
 
     experiment = arml.recipe(recipe)
     tasks = experiment.tasks.build(folder / "split.json").train
     learner = arml.build(experiment, tasks.problem)
-    portable = Portable(experiment, learner, tasks.problem, tasks.families)
-    few = arml.FewShotLearner(portable)
+    few = arml.FewShotLearner(learner, tasks.problem, experiment, tasks.families)
     few.save(folder / "learner")
     task = tasks.sample(jax.random.key(0))
     x, y = np.asarray(task.support.x), np.asarray(task.support.y)

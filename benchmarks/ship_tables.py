@@ -20,7 +20,6 @@ from scipy.special import stdtrit
 
 import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
-from arml.predict.files import write_learner
 from arml.predict.learner import cross_entropy, temperature
 from arml.tasks.options import OwnOptions
 from tables import ORIGINS, ROWS, SHOTS, Learned, tasks
@@ -62,12 +61,11 @@ def main() -> None:
     options = parser.parse_args()
     found = calibrated(Learned.load(options.run), options.regression)
     print("temperature", found)
-    portable = arml.load(options.run).portable
+    learner = arml.load(options.run)
     # Its tasks are drawn by a file that users do not have.
     tasks = OwnOptions("table_prior.py", "SyntheticTables", file="table_prior.py")
-    experiment = dataclasses.replace(portable.experiment, tasks=tasks)
-    portable = dataclasses.replace(portable, experiment=experiment, temperature=found)
-    write_learner(portable, options.folder)
+    experiment = dataclasses.replace(learner.experiment, tasks=tasks)
+    dataclasses.replace(learner, experiment=experiment, temperature=found).save(options.folder)
 
 
 if __name__ == "__main__":

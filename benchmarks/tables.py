@@ -198,8 +198,8 @@ class Learned:
     @classmethod
     def load(cls, name: str) -> "Learned":
         """The learner that `arml.load` finds by this name."""
-        portable = arml.load(name).portable
-        return cls(portable.learner, portable.temperature)
+        found = arml.load(name)
+        return cls(found.of_classes(0), found.temperature)
 
     def logits(self, x: np.ndarray, y: np.ndarray, query: np.ndarray) -> np.ndarray:
         support = _sized(x, y.astype(np.int32))

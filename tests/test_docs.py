@@ -260,7 +260,7 @@ EXAMPLES = (
     *("register", "check", "build", "MAML", "ProtoNet", "ARML", "with_steps", "fit", "Fitted"),
     *("evaluate", "Scores", "compare"),
     *("Comparison", "run", "Run", "recipe", "Experiment"),
-    *("load", "FewShotLearner", "Predictor", "load_predictor"),
+    *("adapt", "load", "FewShotLearner", "Predictor", "load_predictor"),
     *("FewShotClassifier", "FewShotRegressor"),
 )
 """The public names whose docstrings have an example, each of which may use those before it: all but

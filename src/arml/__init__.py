@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from arml.predict.estimators import FewShotClassifier as FewShotClassifier
     from arml.predict.estimators import FewShotRegressor as FewShotRegressor
     from arml.predict.learner import FewShotLearner as FewShotLearner
-    from arml.predict.learner import load as load
-    from arml.predict.learner import load_predictor as load_predictor
+    from arml.predict.loading import adapt as adapt
+    from arml.predict.loading import load as load
+    from arml.predict.loading import load_predictor as load_predictor
     from arml.predict.predictor import Predictor as Predictor
     from arml.results.comparisons import Comparison as Comparison
     from arml.results.comparisons import compare as compare
@@ -70,7 +71,8 @@ _HOMES = {
     "arml.core.losses": ("loss_of",),
     "arml.core.inner": ("GradientDescent", "InnerOptions", "with_steps"),
     "arml.core.learner": ("Adapted", "Loss", "MetaLearner"),
-    "arml.predict.learner": ("FewShotLearner", "load", "load_predictor"),
+    "arml.predict.learner": ("FewShotLearner",),
+    "arml.predict.loading": ("adapt", "load", "load_predictor"),
     "arml.predict.predictor": ("Predictor",),
     "arml.nn.networks": ("Linear", "linear", "network"),
     "arml.experiment.recipes": ("RECIPES", "build", "recipe"),

@@ -370,7 +370,7 @@ def test_places_that_cannot_be_written_are_named_before_learning(tmp_path, capsy
     assert f"next: arml predict '{folder}' FILES" in capsys.readouterr().err
     said = refused(capsys, "export", folder, "--out", tmp_path / "out")
     assert "is a predictor, and --out writes the learner of a run" in said
-    assert "a predictor; arml.load_predictor opens it" in refused(
+    assert "an arml predictor of photographs: open it" in refused(
         capsys, "explain", folder, "--out", tmp_path / "figures"
     )
 

@@ -136,7 +136,7 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
 
 def test_the_page_answers_by_the_model(place):
     tab = served(place / "eye.onnx").pictures
-    assert (tab.name, tab.reader.size, tab.choose) == ("eye.onnx", SIZE, False)
+    assert (tab.name, tab.learner.pictures.size, tab.choose) == ("eye.onnx", SIZE, False)
 
     def sent(paths: list[Path]) -> list[dict[str, str]]:
         return [{"data": base64.b64encode(path.read_bytes()).decode()} for path in paths]
@@ -151,7 +151,7 @@ def test_the_page_answers_by_the_model(place):
     want = predictor.predict_proba(queries)
     np.testing.assert_allclose(answer["probabilities"], want, rtol=1e-4, atol=1e-6)
     assert pictures.trusted(tab, content, Limits())["summary"] == str(predictor.reliability())
-    with pytest.raises(ValueError, match="this learner reads pixels and uses no model"):
+    with pytest.raises(ValueError, match="this learner uses no frozen model"):
         served(Path("starter"), place / "eye.onnx")
 
 

@@ -10,7 +10,6 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import build
-from arml.experiment.running import Portable
 from arml.nn.networks import MLPOptions
 
 WAYS = 3
@@ -21,7 +20,7 @@ def untrained(algorithm: str, **options) -> arml.FewShotLearner:
     problem = arml.Problem("classification", (4,), WAYS, 5, 5)
     chosen = replace(ALGORITHMS[algorithm].options(problem), **options)
     experiment = Experiment("own", chosen, network=MLPOptions((8,), "he"))
-    return arml.FewShotLearner(Portable(experiment, build(experiment, problem), problem, ("own",)))
+    return arml.FewShotLearner(build(experiment, problem), problem, experiment)
 
 
 def corners(classes: int, each: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +43,7 @@ def test_a_head_of_three_classes_refuses_seven():
 def test_more_classes_of_protonet_are_nearest_class_means():
     few = untrained("protonet")
     x, y = corners(7)
-    embedded = np.asarray(few.portable.learner.body(jnp.asarray(x, jnp.float32)))
+    embedded = np.asarray(few.learner.body(jnp.asarray(x, jnp.float32)))
     means = np.stack([embedded[y == k].mean(axis=0) for k in range(7)])
     logits = -np.square(embedded[:, None] - means).sum(axis=-1)
     chances = np.exp(logits - logits.max(axis=1, keepdims=True))

@@ -12,7 +12,6 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import build
-from arml.experiment.running import Portable
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
@@ -34,7 +33,7 @@ def protonet(problem, network) -> arml.FewShotLearner:
     experiment = Experiment("own", ALGORITHMS["protonet"].options(problem), network=network)
     with jax.numpy_dtype_promotion("standard"):
         learner = build(experiment, problem)
-    return arml.FewShotLearner(Portable(experiment, learner, problem, ("own",)))
+    return arml.FewShotLearner(learner, problem, experiment)
 
 
 def corners(each: int, spread: float = 0.3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

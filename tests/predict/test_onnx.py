@@ -19,7 +19,6 @@ from arml.datasets.decode import cropped, resize
 from arml.datasets.starter import load_starter
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import build
-from arml.experiment.running import Portable
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.onnx import HEIGHT, QUERIES, WIDTH, Graph, convert, resized
 
@@ -43,7 +42,7 @@ def untrained(
         options = replace(options, inner_steps=2)
     experiment = Experiment("own", options, network=NETWORKS[len(features)])
     learner = build(experiment, problem)
-    return arml.FewShotLearner(Portable(experiment, learner, problem, ("own",), temperature=1.7))
+    return arml.FewShotLearner(learner, problem, experiment, temperature=1.7)
 
 
 def answers(file: Path, **inputs: np.ndarray) -> list[np.ndarray]:

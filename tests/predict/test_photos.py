@@ -18,7 +18,8 @@ from arml.datasets.features import PHOTOS
 from arml.predict import estimators, photos
 from arml.predict.folds import equal_inputs
 from arml.predict.head import NU, SHRINKAGE, TEMPERATURE, fit, fit_head, traced_factor, unit_roots
-from arml.predict.photos import PhotoLearner, load_photo_predictor, starter_if_better
+from arml.predict.photos import PhotoLearner, load_photo_predictor
+from arml.predict.starter import starter_if_better
 from arml.results.files import RunError
 
 
@@ -261,7 +262,7 @@ def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch)
     def load(name):
         raise LookupError(name)
 
-    monkeypatch.setattr("arml.predict.learner.load", load)
+    monkeypatch.setattr("arml.predict.starter.load", load)
     grey, red = blob((90, 90, 90))[..., :1].repeat(3, axis=2), blob((200, 30, 30))
     assert starter_if_better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
     with pytest.raises(LookupError, match="starter"):

@@ -135,7 +135,7 @@ def test_a_kept_predictor_predicts_the_same(images, functions, own, tmp_path):
         again = arml.load_predictor(tmp_path / f"kept{i}")
         np.testing.assert_array_equal(again.predict_proba(x), predictor.predict_proba(x))
         assert list(again.predict(x)) == list(predictor.predict(x))
-    assert arml.load(images[1]).portable.temperature != 1
+    assert arml.load(images[1]).temperature != 1
     x, y = np.eye(2), [1.0, 2.0]
     arml.load(functions).adapt(x, y).save(tmp_path / "flat")
     kept = arml.load_predictor(tmp_path / "flat").predict(x)

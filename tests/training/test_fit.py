@@ -176,8 +176,8 @@ def test_a_method_is_trained_by_name_as_its_recipe_says(tmp_path):
     """Not by a constant Adam: the outer optimiser and the batch are those of the recipe."""
     tasks = arml.Problem("classification", (4,), 2, shots=2, queries=2)
     learner = arml.build("arml", tasks)
-    assert learner.training.outer == arml.recipe("features/arml").outer
-    assert learner.training.batch == arml.recipe("features/arml").batch
+    assert learner.origin.experiment.outer == arml.recipe("features/arml").outer
+    assert learner.origin.experiment.batch == arml.recipe("features/arml").batch
     name, less = "first-order-maml", {"steps": 3, "validation_tasks": 8, "interval": 3}
     tasks = dataclasses.replace(arml.recipe(f"regression2d/{name}").tasks, shots=4, queries=4)
     arml.run(name, tmp_path / "run", tasks=tasks, **less)

@@ -7,7 +7,6 @@ import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
@@ -16,11 +15,12 @@ from jaxtyping import UInt8
 
 from arml.datasets.decode import decode
 from arml.datasets.starter import load_starter
+from arml.predict.base import LearnerBase
 from arml.predict.files import packed, unpacked
-from arml.predict.inputs import PictureReader, picture_reader, places_of
-from arml.predict.learner import Learner, load_predictor
-from arml.predict.photos import PhotoLearner, PhotoPredictor, starter_if_better
+from arml.predict.inputs import places_of
+from arml.predict.loading import load_predictor
 from arml.predict.reliability import Evaluation, Reliability
+from arml.predict.starter import starter_if_better
 from arml.results.files import Json, RunError
 
 NAME_LENGTH = 60
@@ -50,9 +50,8 @@ class Limits:
 class Tab:
     """The learner of pictures."""
 
-    learner: Learner
+    learner: LearnerBase
     name: str
-    reader: PictureReader
     choose: bool = False
     """Whether the learner `starter` may take its place, as in `arml adapt` without a name."""
 
@@ -61,25 +60,13 @@ class Learned(NamedTuple):
     """A predictor of pictures, and how it reads them."""
 
     predictor: Any
-    reader: PictureReader
     remark: str
     """What predicts, and why."""
 
 
-def is_of_pictures(learner: Learner) -> bool:
+def is_of_pictures(learner: LearnerBase) -> bool:
     """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
-    problem = learner.problem
-    pictures = problem.inputs == "pictures" or learner.portable.inputs is not None
-    return problem.kind == "classification" and pictures
-
-
-def reader_of(owner: Any, model: Path | None = None) -> PictureReader | None:
-    """How pictures become the inputs of a learner or predictor; None if it reads no pictures."""
-    learner = owner.learner if isinstance(owner, PhotoPredictor) else owner
-    if isinstance(learner, PhotoLearner):
-        extractor = learner.extractor
-        return PictureReader(extractor.size, extractor, extractor.crop)
-    return picture_reader(owner, model)
+    return learner.problem.kind == "classification" and learner.inputs == "pictures"
 
 
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
@@ -93,8 +80,8 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     queries = _list(content, "queries")
     if not queries:
         raise ValueError("no pictures to predict: add one")
-    predictor, reader, remark = _learned(tab, content, limits, len(queries))
-    chances = predictor.predict_proba(_inputs(reader, queries, "picture to predict"))
+    predictor, remark = _learned(tab, content, limits, len(queries))
+    chances = predictor.predict_proba(_inputs(predictor.learner, queries, "picture to predict"))
     labels = _labels(content, len(queries))
     return {
         "classes": [str(name) for name in predictor.classes],
@@ -155,24 +142,21 @@ def example(seed: int) -> Json:
 
 def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
     if isinstance(content, dict) and "predictor" in content:
-        kept = _opened(content)
-        return Learned(kept, reader_of(kept) or tab.reader, "a kept predictor")
+        return Learned(_opened(content), "a kept predictor")
     labels, pictures = _classes(content)
     if len(pictures) + more > limits.pictures:
         raise ValueError(
             f"{len(pictures) + more} pictures are too many, at most {limits.pictures} are "
             "allowed: leave some out, or use arml adapt"
         )
-    inputs = _inputs(tab.reader, pictures, "picture of the classes")
-    predictor: Any = tab.learner.adapt(inputs, labels)
-    if isinstance(predictor, PhotoPredictor) and tab.choose:
+    inputs = _inputs(tab.learner, pictures, "picture of the classes")
+    predictor = tab.learner.adapt(inputs, labels)
+    if tab.choose:
         starter, reason = starter_if_better(predictor, [_bytes(p) for p in pictures], labels)
         if starter is not None:
-            reader = reader_of(starter)
-            assert reader is not None
-            return Learned(starter, reader, f"starter ({reason})")
-        return Learned(predictor, tab.reader, f"{tab.name} ({reason})")
-    return Learned(predictor.using(predictor.models[-1]), tab.reader, tab.name)
+            return Learned(starter, f"starter ({reason})")
+        return Learned(predictor, f"{tab.name} ({reason})")
+    return Learned(predictor.using(predictor.models[-1]), tab.name)
 
 
 def _opened(content: object) -> Any:
@@ -189,19 +173,20 @@ def _opened(content: object) -> Any:
         predictor = unpacked(load_predictor, files)
     except (TypeError, ValueError, binascii.Error, OSError, zipfile.BadZipFile, RunError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
-    pictures = predictor.problem.inputs == "pictures" or predictor.portable.inputs is not None
-    if predictor.classes is None or not pictures:
+    if predictor.classes is None or predictor.learner.inputs != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor
 
 
-def _inputs(reader: PictureReader, pictures: Sequence[Any], what: str) -> np.ndarray:
+def _inputs(learner: LearnerBase, pictures: Sequence[Any], what: str) -> np.ndarray:
     """The inputs of pictures that the page sent, each with its `name` and its `data`."""
+    reader = learner.pictures
+    assert reader is not None
     pixels: list[UInt8[np.ndarray, "size size 3"]] = []
     for picture in pictures:
         where = str(picture.get("name") or what)[:80] if isinstance(picture, dict) else what
         pixels.append(decode(_bytes(picture), size=reader.size, where=where, crop=reader.crop))
-    return reader.read(np.stack(pixels))
+    return reader.convert(np.stack(pixels))
 
 
 def _bytes(picture: Any) -> bytes:

@@ -36,7 +36,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from arml.app import pictures, tables
 from arml.app.pictures import Limits, Tab
 from arml.app.tables import Kind
-from arml.predict.learner import FewShotLearner, load
+from arml.predict.loading import load
 from arml.results.files import Json, RunError
 
 HOST = "127.0.0.1"
@@ -62,7 +62,7 @@ class Served:
     """The learners of the page. A tab without a learner is not shown."""
 
     pictures: Tab | None
-    tables: Mapping[Kind, FewShotLearner] = field(default_factory=dict)
+    tables: Mapping[Kind, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
@@ -176,8 +176,9 @@ def about(served: Served) -> Json:
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         tab = served.pictures
-        families = list(tab.learner.portable.families)
-        found["pictures"] = {"learner": tab.name, "size": tab.reader.size, "families": families}
+        reader, families = tab.learner.pictures, list(tab.learner.families)
+        assert reader is not None
+        found["pictures"] = {"learner": tab.name, "size": reader.size, "families": families}
     if served.tables:
         found["tables"] = {"kinds": [*served.tables]}
     return found
@@ -196,23 +197,16 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     """
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
-    named = None if learner is None else load(learner, **options)
+    named = None if learner is None else load(learner, model, **options)
     kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
     if named is not None and learner is not None and pictures.is_of_pictures(named):
-        reader = pictures.reader_of(named, model)
-        assert reader is not None
-        return Served(Tab(named, learner.resolve().name, reader), kinds)
-    if model is not None:
-        raise ValueError("--model needs a learner of pictures: arml app LEARNER --model FILE")
+        return Served(Tab(named, learner.resolve().name), kinds)
     if named is not None:
         kind = tables.kind_of(named)
         if kind is None:
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
         kinds[kind] = named
-    photos = load("photos")
-    reader = pictures.reader_of(photos)
-    assert reader is not None
-    return Served(Tab(photos, "photos", reader, choose=True), kinds)
+    return Served(Tab(load("photos"), "photos", choose=True), kinds)
 
 
 def application(served: Served, token: str) -> Starlette:

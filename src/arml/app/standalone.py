@@ -43,14 +43,12 @@ def write_page(
     predictor: "Predictor | PhotoPredictor",
     folder: Path,
     runtime: Path = PLACE,
-    model: Path | None = None,
 ) -> None:
     """Write the page of a predictor of pictures.
 
     **Arguments**
 
     - `runtime`: the folder `dist` of the npm package onnxruntime-web.
-    - `model`: the frozen model of a learner on features, if it is not the one that ships.
 
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
@@ -59,15 +57,14 @@ def write_page(
         check_runtime(runtime)
         _write_page(folder, runtime, _of_photographs(predictor))
         return
-    pictures = predictor.problem.inputs == "pictures" or predictor.portable.inputs is not None
-    if predictor.classes is None or not pictures:
+    if predictor.classes is None or predictor.learner.inputs != "pictures":
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
     check_runtime(runtime)
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "model.onnx"
-        predictor.to_onnx(file, model)
+        predictor.to_onnx(file)
         parts = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
     _write_page(folder, runtime, parts)
 

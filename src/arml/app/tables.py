@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from arml.app.pictures import Limits
-from arml.predict.learner import FewShotLearner, Learner
+from arml.predict.base import LearnerBase
 from arml.predict.reliability import digits_of
 from arml.predict.tables import Sheet, learned_sheet
 from arml.results.files import Json
@@ -27,7 +27,7 @@ FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
-def kind_of(learner: Learner) -> Kind | None:
+def kind_of(learner: LearnerBase) -> Kind | None:
     """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
     return KINDS[problem.kind] if problem.inputs == "tables" else None
@@ -82,7 +82,7 @@ def columns(content: object, limits: Limits) -> Json:
     return {"rows": n, "columns": found, "target": max(order)[-1]}
 
 
-def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Json:
+def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Json:
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and a `remark` on how the table was read.
 
@@ -114,7 +114,7 @@ def predicted(learners: Mapping[Kind, FewShotLearner], content: object, limits: 
     return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
 
 
-def checked(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Json:
+def checked(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Json:
     """How well the examples predict each other (`summary`), and the `columns` that matter: the
     `name` of each, and how many times less probable the right answers are without it (`factor`);
     the largest first.
@@ -162,7 +162,7 @@ def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], list[
     return cells, lines
 
 
-def _request(learners: Mapping[Kind, FewShotLearner], content: object, limits: Limits) -> Request:
+def _request(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Request:
     cells, lines = _cells(content, limits)
     given: Mapping[str, Any] = content if isinstance(content, dict) else {}
     target, learner = given.get("target"), learners.get(given.get("kind"))  # type: ignore[arg-type]
@@ -170,4 +170,4 @@ def _request(learners: Mapping[Kind, FewShotLearner], content: object, limits: L
         raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return Request(cells, lines, learned_sheet(learner.portable, cells, lines, target))
+    return Request(cells, lines, learned_sheet(learner, cells, lines, target))

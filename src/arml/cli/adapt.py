@@ -137,8 +137,10 @@ def predict_command(arguments: Sequence[str]) -> int:
     if not options.query:
         raise ValueError("no queries after the predictor: name images, folders or a CSV file")
     _check_paths(options, None, *options.query)
-    predictor = opened(options.predictor, options.model)
-    inputs = inputs_of(predictor, options.model, options.query, options.predictor.name)
+    from arml.predict.loading import load_predictor
+
+    predictor = load_predictor(options.predictor, options.model)
+    inputs = inputs_of(predictor.learner, options.query, options.predictor.name)
     _tell_columns(options, inputs, predictor)
     queries = inputs.queries(predictor, options.query)
     _answer(predictor, queries, options)
@@ -150,18 +152,6 @@ def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> Non
         raise ValueError("--columns is for tables with any columns: leave it out")
     if options.columns:
         tell(*str(predictor.schema).splitlines())
-
-
-def opened(folder: Path, model: Path | None) -> Any:
-    """The predictor in a folder. One of photographs is opened without JAX, which takes a second."""
-    from arml.predict.files import PHOTOGRAPHS, kind_of
-    from arml.predict.photos import load_photo_predictor
-
-    if kind_of(folder) == PHOTOGRAPHS:
-        return load_photo_predictor(folder, model)
-    from arml.predict.learner import load_predictor
-
-    return load_predictor(folder)
 
 
 Learned = tuple[Pictures | Table | Vectors, Any, list[str]]
@@ -178,7 +168,7 @@ def _learned(options: AdaptOptions) -> Learned:
             "(numbers)"
         )
     from arml.datasets.folders import open_source
-    from arml.predict.photos import starter_if_better
+    from arml.predict.starter import starter_if_better
 
     inputs, predictor, names = _learned_by(Path("photos"), options)
     if options.model is not None or options.given():
@@ -188,32 +178,19 @@ def _learned(options: AdaptOptions) -> Learned:
     tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
     if starter is None:
         return inputs, predictor, names
-    return Pictures(starter, None, photos=False), starter, names
+    return Pictures(starter.learner), starter, names
 
 
 def _learned_by(named: Path, options: AdaptOptions) -> Learned:
-    from arml.datasets.features import PHOTOS
-    from arml.predict.photos import PhotoLearner
+    from arml.predict.files import locate
+    from arml.predict.loading import load
 
-    learner: Any
-    photos = str(named) == "photos" and not (named / "config.json").exists()
-    if photos or (named.suffix == ".onnx" and named.is_file()):
-        # Without JAX.
-        learner = PhotoLearner(options.model or PHOTOS if photos else named, **options.given())
-        if learner.extractor.path != PHOTOS:
-            tell(learner.extractor.summary, *filter(None, [learner.extractor.doubt]))
-    elif options.given():
-        name = next(iter(options.given()))
-        raise ValueError(f"--{name} is for ONNX models of pictures: leave it out")
-    else:
-        from arml.predict.files import locate
-        from arml.predict.learner import load
-
-        place, note = locate(named)
-        if note is not None:
-            tell(note)
-        learner = load(place)
-    inputs = inputs_of(learner, options.model, [options.support, *options.query], named.name)
+    place, note = locate(named)
+    if note is not None:
+        tell(note)
+    learner = load(place, options.model, **options.given())
+    tell(*learner.notes)
+    inputs = inputs_of(learner, [options.support, *options.query], named.name)
     if isinstance(inputs, Table):
         inputs.dates, inputs.keep = options.dates, options.keep
     elif options.dates or options.keep:

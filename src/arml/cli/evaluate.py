@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from arml.cli.adapt import opened
 from arml.cli.console import Display, grid, parse, print_json, say, tell
 from arml.cli.inputs import inputs_of
 from arml.results.files import Json, RunError, write_json
@@ -226,8 +225,10 @@ def _predictor(options: EvaluateOptions) -> int:
         )
     if not query.exists():
         raise ValueError(f"nothing at {query}: check the path")
-    predictor = opened(folder, options.model)
-    inputs = inputs_of(predictor, options.model, [query], folder.name)
+    from arml.predict.loading import load_predictor
+
+    predictor = load_predictor(folder, options.model)
+    inputs = inputs_of(predictor.learner, [query], folder.name)
     names, x, y = inputs.labelled(predictor, query, options.target)
     # Rows of a table may be equal by chance.
     if same := _equal_to_examples(x, predictor):

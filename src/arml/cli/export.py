@@ -59,10 +59,10 @@ def export_command(arguments: Sequence[str]) -> int:
         _onnx(options.source, options.onnx, options.model)
     if options.html is not None:
         from arml.app.standalone import write_page
-        from arml.predict.learner import load_predictor
+        from arml.predict.loading import load_predictor
 
         predictor = load_predictor(options.source, options.model)
-        write_page(predictor, options.html, options.runtime, options.model)
+        write_page(predictor, options.html, options.runtime)
         say(Console(), f"written to {options.html}: open its index.html in a browser")
     return 0
 
@@ -78,18 +78,17 @@ def _learner(run: Path, out: Path, tasks: int) -> None:
         )
     console = Console()
     with Display(console, f"predicting {tasks:,} validation tasks" if tasks else "loading"):
-        portable = exported(run, out, tasks=tasks)
-    if portable.problem.kind == "classification" and tasks:
-        helps = "" if portable.temperature != 1 else " (another does not help on validation tasks)"
-        say(console, f"temperature of the probabilities: {portable.temperature:.3g}{helps}")
+        learner = exported(run, out, tasks=tasks)
+    if learner.problem.kind == "classification" and tasks:
+        helps = "" if learner.temperature != 1 else " (another does not help on validation tasks)"
+        say(console, f"temperature of the probabilities: {learner.temperature:.3g}{helps}")
     say(console, f"written to {out}")
 
 
 def _onnx(source: Path, file: Path, model: Path | None) -> None:
-    from arml.predict.learner import load_predictor
+    from arml.predict.loading import load_predictor
 
-    predictor = load_predictor(source, model)
-    predictor.to_onnx(file, model)
+    load_predictor(source, model).to_onnx(file)
     say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")
 
 

@@ -49,59 +49,41 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def inputs_of(
-    owner: Any, model: Path | None, paths: Sequence[Path], name: str
-) -> "Pictures | Table | Vectors":
-    """How a learner or predictor of this `name` reads its inputs; `model` is its frozen model.
+def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> "Pictures | Table | Vectors":
+    """How a learner of this `name` reads its inputs.
 
     **Raises** `ValueError` if the paths hold tables and it reads pictures, or the reverse.
     """
-    from arml.predict.photos import PhotoLearner, PhotoPredictor
-
-    # The problem of photographs would load JAX, which they do not need.
-    if isinstance(owner, PhotoPredictor):
-        owner = owner.learner
-    photos = isinstance(owner, PhotoLearner)
-    pictures = photos or owner.portable.inputs is not None or owner.problem.inputs == "pictures"
+    pictures = learner.inputs == "pictures"
     wrong = [path for path in paths if is_table(path) == pictures]
     if wrong and pictures:
         raise ValueError(
             f"{wrong[0]} is a table, and {name} reads pictures: name folders or images, or use the "
             "learner tables"
         )
-    if pictures:
-        return Pictures(owner, model, photos=photos)
-    if wrong:
+    if wrong and not pictures:
         raise ValueError(
             f"{wrong[0]} is no table, and {name} reads tables: name a CSV file (a spreadsheet "
             "program saves one), or use the learner photos for pictures"
         )
-    return Table() if owner.problem.inputs == "tables" else Vectors()
+    return READERS[learner.inputs](learner)
 
 
 class Pictures:
     """Pictures in folders and zips."""
 
-    def __init__(self, owner: Any, model: Path | None, *, photos: bool) -> None:
-        from arml.predict.inputs import picture_reader
-
-        self.learner = owner if photos else None
-        self.reader = None if photos else picture_reader(owner, model)
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
 
     def _read(self, pictures: Sequence[Any]) -> np.ndarray:
-        from arml.datasets.decode import decoded
-
         what = "reading pictures"
         with Display(Console(stderr=True), what) as display:
-            if self.learner is not None:
 
-                def progress(done: int, total: int) -> None:
-                    display.show(what, done, total)
+            def progress(done: int, total: int) -> None:
+                display.show(what, done, total)
 
-                return self.learner.embed(pictures, progress)
-            assert self.reader is not None
-            pixels = decoded(pictures, size=self.reader.size, crop=self.reader.crop)
-            return self.reader.read(np.stack(list(pixels)))
+            found: np.ndarray = self.learner.read(pictures, progress=progress)
+            return found
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The pictures of a folder or zip, and the names of their folders."""
@@ -160,7 +142,7 @@ class Table:
     keep: Sequence[str] = ()
     """Columns that are used even if they count the rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, learner: Any) -> None:
         self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
 
     def _read(self, predictor: Any, cells: dict[str, list[Any]], lines: Any, path: Path) -> Any:
@@ -199,7 +181,7 @@ class Table:
             raise _no_column(target, cells, path)
         options = {"without": without, "keep": self.keep, "dates": self.dates, "groups": group}
         where = str(path)
-        sheet = learned_sheet(learner.portable, cells, lines, target, where=where, **options)
+        sheet = learned_sheet(learner, cells, lines, target, where=where, **options)
         tell(*sheet.predictor.remarks)
         own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
         self.unknown = own, [lines[i] for i in sheet.unknown], path
@@ -231,6 +213,9 @@ class Table:
 
 class Vectors:
     """A table of numbers, the inputs of a learner of vectors."""
+
+    def __init__(self, learner: Any) -> None:
+        pass
 
     def _read(
         self, path: Path, target: str | None, columns: Sequence[str] | None
@@ -287,6 +272,14 @@ class Vectors:
         """The rows of a table."""
         x, _, _, lines = self._read(_single(paths), predictor.target, predictor.columns)
         return Queries(lines, [x])
+
+
+READERS: dict[str, type[Pictures] | type[Table] | type[Vectors]] = {
+    "pictures": Pictures,
+    "tables": Table,
+    "vectors": Vectors,
+}
+"""The reader of each kind of inputs."""
 
 
 def _check_different(x: np.ndarray, path: Path, what: str) -> None:

@@ -84,9 +84,9 @@ class MetaLearner(eqx.Module):
     """
 
     loss: eqx.AbstractVar[Loss]
-    training: Any = eqx.field(static=True, default=None, kw_only=True)
-    """How `arml.fit` trains it if nothing else is asked for: the options of its recipe, which
-    `arml.build` notes here; None for the usual ones."""
+    origin: Any = eqx.field(static=True, default=None, kw_only=True)
+    """The `experiment` and the `problem` that `arml.build` made it of: its recipe says how
+    `arml.fit` trains it. None for a learner that was made otherwise."""
 
     @abc.abstractmethod
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import Options, at_least, check, check_types
+from arml.core.checks import MOST, Options, at_least, check, check_types
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.residual import ResNet12Options, WideResNetOptions
-from arml.results.files import Json, RunError, read_options
+from arml.results.files import Json, RunError, read_as, read_options
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
@@ -285,3 +285,18 @@ def _unknown(part: str, kind: object, known: list[str], plugins: Mapping[str, An
         f"expected {part} to be one of {', '.join(known)}, got {kind!r}; use the version of arml "
         "that wrote it"
     )
+
+
+def problem_of(value: object, where: str = "problem") -> Problem:
+    """The problem that JSON holds.
+
+    **Raises** `RunError` for JSON that is no problem, or one that no task can have.
+    """
+    problem = read_as(Problem, value, where, REMEDY)
+    several = (*problem.features, problem.outputs)
+    if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
+        raise RunError(
+            f"{where}: expected 1 to 3 sizes of the inputs and a number of outputs, each from 1 to "
+            f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
+        )
+    return problem

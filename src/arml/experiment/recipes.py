@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
@@ -49,7 +50,8 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.fit import FitOptions, Outer, OuterOptions, TrainState, seeded, start
+from arml.training.checkpoint import filled, named
+from arml.training.fit import Outer, OuterOptions, TrainState, seeded, start
 
 
 class Setting(NamedTuple):
@@ -351,6 +353,13 @@ def recipe(name: str, **shape: int) -> Experiment:
     return RECIPES.shaped(name, **shape)
 
 
+class Origin(NamedTuple):
+    """How `build` made a learner."""
+
+    experiment: Experiment
+    problem: Problem
+
+
 def build(
     what: str | Options | Experiment,
     tasks: TasksLike | Problem,
@@ -395,8 +404,8 @@ def build(
     learner = built(experiment, problem)
     # A learner with a constructor of its own has no such argument: it has the usual options.
     with contextlib.suppress(TypeError):
-        # The steps are no part of it: learners of one recipe share their compiled programs.
-        return replace(learner, training=replace(FitOptions.of(experiment), steps=0))
+        # Seed and steps are no part of it: learners of one recipe share their compiled programs.
+        return replace(learner, origin=Origin(replace(experiment, seed=0, steps=0), problem))
     return learner
 
 
@@ -413,6 +422,31 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     known = {field.name for field in fields(RECIPES[what].tasks)}
     return recipe(what, **{name: n for name, n in shape.items() if name in known})
+
+
+def widened(
+    learner: MetaLearner, experiment: Experiment | None, problem: Problem, ways: int
+) -> MetaLearner:
+    """The learner, which `experiment` built for this problem, for tasks of `ways` classes or fewer.
+
+    **Raises** `ValueError` for more than in its meta-training if weights depend on their number.
+    """
+    if ways <= problem.outputs:
+        return learner
+    trained, name = named(learner), type(learner).__name__
+    if experiment is not None:
+        name = experiment.recipe
+        # A method may refuse so many classes.
+        with contextlib.suppress(ValueError):
+            blank = eqx.filter_eval_shape(initial, experiment, replace(problem, outputs=ways))
+            shapes = [{k: v.shape for k, v in every.items()} for every in (trained, named(blank))]
+            if shapes[0] == shapes[1]:
+                return filled(blank, trained)
+    raise ValueError(
+        f"{ways} classes are more than the {problem.outputs} that this learner of {name} can tell "
+        "apart: use a learner that compares with class prototypes, such as ProtoNet, or train one "
+        "with more --ways"
+    )
 
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:

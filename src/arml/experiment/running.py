@@ -3,17 +3,16 @@ opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext, suppress
-from dataclasses import asdict, dataclass, fields, replace
+from contextlib import closing, nullcontext
+from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import equinox as eqx
 import numpy as np
 
-from arml.core.checks import MOST
-from arml.core.episodes import Problem, TaskDistribution, in_words, protocol_of
-from arml.core.learner import MetaLearner, parameters
+from arml.core.episodes import Problem, TaskDistribution
+from arml.core.learner import MetaLearner
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
     REMEDY,
@@ -21,6 +20,7 @@ from arml.experiment.options import (
     absolute,
     essence,
     from_json,
+    problem_of,
     to_json,
 )
 from arml.experiment.recipes import experiment_for, initial, note_pace, started
@@ -41,7 +41,7 @@ from arml.results.folder import Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
-from arml.training.checkpoint import filled, named
+from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, provenance, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import SCORING, FitOptions, TrainState, intervals, start, training_key
@@ -350,10 +350,10 @@ class Run:
         self.folder = Path(folder)
         self.config: JsonView = read_config(self.folder)
         if "what" in self.config:
-            kind, opens = "a shared learner", "arml.load"
-            if "predictor" in str(self.config["what"]) or self.config.get("task") is not None:
-                kind, opens = "a predictor", "arml.load_predictor"
-            raise RunError(f"expected a run folder, got {folder}, {kind}; {opens} opens it")
+            raise RunError(
+                f"expected a run folder, got {folder}, an {self.config['what']}: open it by "
+                "arml.load, or a predictor by arml.load_predictor"
+            )
         where = str(self.folder / CONFIG)
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)
         self.problem: Problem = problem_of(self.config.get("problem"), f"{where}: problem")
@@ -432,78 +432,5 @@ class Run:
         path = self.folder / "scores.npz"
         return read_scores(path) if path.exists() else None
 
-    def portable(self) -> "Portable":
-        """The learner, ready to be used elsewhere."""
-        return Portable(
-            self.experiment,
-            self.learner,
-            self.problem,
-            self.families,
-            inputs=self.inputs,
-            trained={"step": self.step, **(self.made or {})},
-        )
-
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: {self.experiment.recipe}, step {self.step:,})"
-
-
-@dataclass(frozen=True, repr=False)
-class Portable:
-    """A meta-trained learner that can be used without the data that it was trained on."""
-
-    experiment: Experiment
-    learner: MetaLearner
-    problem: Problem
-    families: tuple[str, ...]
-    temperature: float = 1.0
-    """Divides the logits, so that probabilities are calibrated on validation tasks."""
-    trained: Json | None = None
-    """Step, commit, versions and device of the training, where they were noted."""
-    inputs: Json | None = None
-    """The frozen model that made its inputs from pictures, if there is one."""
-
-    def __repr__(self) -> str:
-        return f"Portable({self.about})"
-
-    @property
-    def about(self) -> str:
-        """Method, parameters and tasks in one line."""
-        tasks = in_words(protocol_of(self.problem))
-        return f"{self.experiment.recipe}, {parameters(self.learner):,} parameters, {tasks}"
-
-
-def for_classes(of: Run | Portable, ways: int) -> MetaLearner:
-    """The learner for tasks of `ways` classes or fewer.
-
-    **Raises** `ValueError` for more than in its meta-training if weights depend on their number.
-    """
-    if ways <= of.problem.outputs:
-        return of.learner
-    trained = named(of.learner)
-    # A method may refuse so many classes.
-    with suppress(ValueError):
-        blank = eqx.filter_eval_shape(initial, of.experiment, replace(of.problem, outputs=ways))
-        if {k: v.shape for k, v in trained.items()} == {
-            k: v.shape for k, v in named(blank).items()
-        }:
-            return filled(blank, trained)
-    raise ValueError(
-        f"{ways} classes are more than the {of.problem.outputs} that this learner of "
-        f"{of.experiment.recipe} can tell apart: use a learner that compares with class "
-        "prototypes, such as ProtoNet, or train one with more --ways"
-    )
-
-
-def problem_of(value: object, where: str = "problem") -> Problem:
-    """The problem that JSON holds.
-
-    **Raises** `RunError` for JSON that is no problem, or one that no task can have.
-    """
-    problem = read_as(Problem, value, where, REMEDY)
-    several = (*problem.features, problem.outputs)
-    if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
-        raise RunError(
-            f"{where}: expected 1 to 3 sizes of the inputs and a number of outputs, each from 1 to "
-            f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
-        )
-    return problem

@@ -19,7 +19,8 @@ from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import fingerprint
-from arml.experiment.running import Run, for_classes
+from arml.experiment.recipes import widened
+from arml.experiment.running import Run
 from arml.results.files import one_blas_thread, write_json
 from arml.results.folder import Result
 from arml.results.scores import Score, Scores, score_of, write_scores
@@ -64,7 +65,7 @@ def evaluate_run(
     run, mesh = Run(folder), mesh_of(devices)
     if unknown := [name for name in shape if name not in vars(run.experiment.tasks)]:
         raise ValueError(f"the tasks of {run.experiment.recipe} have no option {unknown[0]}")
-    learner = for_classes(run, shape.get("ways", 0))
+    learner = widened(run.learner, run.experiment, run.problem, shape.get("ways", 0))
     learner = learner if steps is None else with_steps(learner, steps)
     run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
     run.experiment.check()

@@ -23,10 +23,11 @@ from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
-from arml.experiment.running import Portable, Run, claim, like
+from arml.experiment.running import Run, claim, like
 from arml.growth.folder import SPLIT, check_new, publish
 from arml.growth.replay import with_replay
-from arml.predict.files import CONFIG, locate, read_learner
+from arml.predict.files import locate
+from arml.predict.learner import FewShotLearner
 from arml.results.files import Json, RunError, locked, read_json
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, mixture, uniform
@@ -100,9 +101,8 @@ def grow(
     if not 0 <= replay < 1:
         raise ValueError(f"replay must be a share of at least 0 and below 1, got {replay:g}")
     folder, place = Path(out), locate(learner)[0]
-    shared = (place / CONFIG).is_file() and "what" in read_json(place / CONFIG)
-    portable = read_learner(place)[0] if shared else Run(place).portable()
-    experiment = with_data(portable, data, known)
+    teacher = FewShotLearner.of(place)
+    experiment = with_data(teacher, data, known)
     experiment.tasks.check()
     check_new(folder)
     with locked(folder):
@@ -114,9 +114,9 @@ def grow(
                 f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
                 "grows; or use `arml adapt`, which needs a few images only"
             ) from None
-        _check_data(portable, experiment, splits, place, folder)
+        _check_data(teacher, experiment, splits, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
-        old, new = portable.learner, [n for n in train.families if n not in portable.families]
+        old, new = teacher.learner, [n for n in train.families if n not in teacher.families]
         if not new:
             raise ValueError("the learner knows all of these families: give a new one with --data")
         if steps is None:
@@ -128,7 +128,7 @@ def grow(
                 validation_tasks=4 * tasks * len(held.families),
             )
             steps = paced(scored, minutes, since=started).steps
-        say(f"known: {', '.join(portable.families)}; new: {', '.join(new)}")
+        say(f"known: {', '.join(teacher.families)}; new: {', '.join(new)}")
         say(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
@@ -139,7 +139,7 @@ def grow(
         rate = outer.outer_rate * RATE
         fitted = fit(
             old,
-            train.of(with_replay(uniform(new), portable.families, replay)),
+            train.of(with_replay(uniform(new), teacher.families, replay)),
             steps=steps,
             outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
             batch=experiment.batch,
@@ -240,45 +240,47 @@ def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> dict[
     }
 
 
-def with_data(portable: Portable, data: Sequence[str], known: Sequence[str]) -> Experiment:
+def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]) -> Experiment:
     """The experiment of the learner with further families.
 
     **Raises** `ValueError` for tasks that take no data, and where those of known families are
     missing.
     """
-    tasks = portable.experiment.tasks
+    experiment = teacher.experiment
+    assert experiment is not None  # it was read from a folder
+    tasks = experiment.tasks
     if not data:
         raise ValueError("no new families: give one or more with --data FOLDER_OR_ZIP...")
     if not hasattr(tasks, "data"):
         raise ValueError(
-            f"expected a learner of pictures or features, got {portable.experiment.recipe}, whose "
+            f"expected a learner of pictures or features, got {experiment.recipe}, whose "
             "tasks take no data: grow it in memory, see arml.growth"
         )
     old = tuple(known) or tuple(tasks.data)
     if not old and bool(getattr(tasks, "needs", None)):
         raise ValueError(
             "an exported learner has no data of the families that it knows "
-            f"({', '.join(portable.families)}), and what it knows could be lost: give them with "
+            f"({', '.join(teacher.families)}), and what it knows could be lost: give them with "
             "--known FOLDER_OR_ZIP..."
         )
-    return absolute(replace(portable.experiment, tasks=replace(tasks, data=(*old, *data))))
+    return absolute(replace(experiment, tasks=replace(tasks, data=(*old, *data))))
 
 
 def _check_data(
-    portable: Portable, experiment: Experiment, splits: Splits, place: Path, out: Path
+    teacher: FewShotLearner, experiment: Experiment, splits: Splits, place: Path, out: Path
 ) -> None:
     """Raise `ValueError` or `RunError` unless the data are of the learner's kind, those of its
     known families are as they were, and no class that it was trained on would be held out now."""
     problem = splits.train.problem
-    if replace(problem, classes=0) != replace(portable.problem, classes=0):
+    if replace(problem, classes=0) != replace(teacher.problem, classes=0):
         raise ValueError(
-            f"expected tasks of {portable.problem}, got {problem}: give data of the same kind"
+            f"expected tasks of {teacher.problem}, got {problem}: give data of the same kind"
         )
-    lost = [name for name in portable.families if name not in splits.train.families]
+    lost = [name for name in teacher.families if name not in splits.train.families]
     if lost:
         raise ValueError(f"expected data of the family {lost[0]!r}, got none: add it to --known")
     blank = like(experiment, problem).state.learner
-    shapes = [{n: a.shape for n, a in named(m).items()} for m in (portable.learner, blank)]
+    shapes = [{n: a.shape for n, a in named(m).items()} for m in (teacher.learner, blank)]
     if shapes[0] != shapes[1]:
         raise ValueError(
             "the learner has weights for each class of its training data, and these cannot grow: "

@@ -1,19 +1,20 @@
-"""The interface of every predictor: a task that was learned from a few labelled examples.
+"""The interfaces of every learner, and of every predictor: a task that was learned from a few
+labelled examples.
 
-It loads no JAX, which photographs do not need.
+They load no JAX, which photographs do not need.
 """
 
-from functools import cached_property, partial
-from importlib import import_module
+import abc
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from arml.predict.files import packed, unpacked
 from arml.predict.folds import FOLDS, NEAR, equal_inputs
 from arml.predict.inputs import checked_groups, places_of
+from arml.predict.pictures import PictureReader, Progress
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -23,13 +24,55 @@ from arml.predict.reliability import (
 )
 
 LEARNER = "learner"
+L = TypeVar("L", bound="LearnerBase")
 
 
-class PredictorBase:
+class LearnerBase(abc.ABC):
+    """Learns tasks of one's own; another class says how."""
+
+    problem: Any
+    """The `Problem` that it was built for."""
+    families: tuple[str, ...]
+    """Its training data."""
+
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> str:
+        """The kind of inputs that it takes from its user: one of `arml.core.episodes.AXES`."""
+
+    @property
+    @abc.abstractmethod
+    def pictures(self) -> PictureReader | None:
+        """How it reads pictures; None if it reads none."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Remarks for its user."""
+        return []
+
+    def with_model(self: L, model: Path | str | None) -> L:
+        """The same, with another file of its frozen model. **Raises** `ValueError` if it has no
+        such model."""
+        if model is not None:
+            raise ValueError("this learner uses no frozen model: leave --model out")
+        return self
+
+    @abc.abstractmethod
+    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+        """Learn a task from its support set. **Raises** `ValueError` for examples that cannot be
+        learned."""
+
+    @abc.abstractmethod
+    def read(self, x: Any, what: str = "queries", progress: Progress | None = None) -> np.ndarray:
+        """The inputs as arrays, checked; `what` is their name in errors. **Raises** `ValueError`
+        for inputs that cannot be read."""
+
+
+class PredictorBase(abc.ABC):
     """A learned task; another class says how inputs are read and predicted."""
 
-    portable: Any
-    """The learner with its facts: a `Portable`, or `Frozen` of photographs."""
+    learner: Any
+    """The learner that learned it."""
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
     x: np.ndarray
@@ -48,10 +91,6 @@ class PredictorBase:
     """Of a table: the names of the inputs."""
     target: str | None = None
     """Of a table: the name of the column that it predicts."""
-    pictures = False
-    """Whether inputs are pictures or their vectors, whose near copies are equal."""
-    frozen: Path | None = None
-    """The file of a frozen network that is not kept with it."""
     most = FOLDS
     """Folds of its check at most."""
     flat = False
@@ -60,32 +99,33 @@ class PredictorBase:
     @property
     def problem(self) -> Any:
         """The `Problem` that the learner was built for."""
-        return self.portable.problem
+        return self.learner.problem
 
     def read(self, x: Any) -> Any:
         """The inputs as every method takes them, too, checked and converted."""
-        raise NotImplementedError
+        return self.learner.read(x)
 
+    @abc.abstractmethod
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
         """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _refit(
         self, train: Int[np.ndarray, " _"], test: Int[np.ndarray, " _"]
     ) -> dict[str, np.ndarray]:
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def save(self, folder: Path | str) -> None:
         """Write it as a folder, which `arml.load_predictor` opens. **Raises** `RunError` if it
         cannot be written."""
-        raise NotImplementedError
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # By name, because the loader knows every kind of predictor.
-        load = import_module("arml.predict.learner").load_predictor
-        return unpacked, (partial(load, model=self.frozen), packed(self.save))
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled functions cannot be pickled, and everything that is cached can be made again.
+        every = [item for base in type(self).__mro__ for item in vars(base).items()]
+        cached = {name for name, value in every if isinstance(value, cached_property)}
+        return {k: v for k, v in vars(self).items() if k not in cached - {"weights"}}
 
     def predict(self, x: Any, none: str | None = None) -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
@@ -168,7 +208,7 @@ class PredictorBase:
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:
         """Equal examples have one number."""
-        return equal_inputs(self.x, NEAR if self.pictures else 0.0)
+        return equal_inputs(self.x, NEAR if self.learner.inputs == "pictures" else 0.0)
 
     def novelty(self, x: Any) -> Float[np.ndarray, " n"] | None:
         """How far each input is from all classes; above 1 it may belong to none. None where no such

@@ -9,7 +9,6 @@ checks of sample weights for learners that cannot use any.
 """
 
 from math import prod
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,11 +17,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from arml.core.episodes import Problem
-from arml.predict.inputs import checked_inputs
-from arml.predict.learner import FewShotLearner, Learner, load
-from arml.predict.photos import PhotoLearner, PhotoPredictor, small_pictures, starter_if_better
+from arml.predict.base import LearnerBase
+from arml.predict.files import shipped
+from arml.predict.loading import load
+from arml.predict.pictures import pixels_of
 from arml.predict.reliability import NumberReliability, Reliability
+from arml.predict.starter import starter_if_better
 
 Model = TypeVar("Model", bound="FewShot")
 
@@ -51,15 +51,7 @@ class FewShot(BaseEstimator):
         it cannot use; `RunError` if there is no learner of that name.
         """
         learner = self._loaded()
-        single = isinstance(learner, PhotoLearner) or learner.problem.inputs == "tables"
-        if single and self.uses not in ("auto", "learner"):
-            raise ValueError(
-                f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
-            )
-        if isinstance(learner, PhotoLearner):
-            self.predictor_ = self._photographs(learner, X, y, sample_weight, groups)
-            return self
-        problem = learner.problem
+        problem, flat = learner.problem, prod(learner.problem.features)
         if problem.kind != self._kind:
             raise ValueError(
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
@@ -69,45 +61,37 @@ class FewShot(BaseEstimator):
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None")
             validate_data(self, X, y, skip_check_array=True)
-            given = _table(X), self._targets(y), sample_weight
-            self.predictor_ = learner.adapt(*given, groups=groups)
-            return self
-        checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
-        checks = checks if problem.kind == "regression" else {}
-        rows, y = validate_data(self, _rows(X, problem), y, **checks)
-        if rows.shape[1] != prod(problem.features):
+            inputs = _table(X)
+        else:
+            checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
+            checks = checks if problem.kind == "regression" else {}
+            rows, y = validate_data(self, _rows(X, learner), y, **checks)
+            if rows.shape[1] != flat:
+                raise ValueError(
+                    f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
+                    f"{flat}: choose those columns, or another learner"
+                )
+            inputs = rows.reshape(-1, *problem.features)
+        labels = self._targets(y)
+        predictor = learner.adapt(inputs, labels, sample_weight, groups=groups)
+        if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
+            predictor = starter_if_better(predictor, X, labels)[0] or predictor
+        if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
             raise ValueError(
-                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
-                f"{prod(problem.features)}: choose those columns, or another learner"
+                f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
             )
-        inputs = rows.reshape(-1, *problem.features)
-        predictor = learner.adapt(inputs, self._targets(y), sample_weight, groups=groups)
         model = predictor.models[-1] if self.uses == "auto" else str(self.uses)
         self.predictor_ = predictor.using(model)
         return self
 
-    def _loaded(self) -> Learner:
-        learner = self.learner
-        if isinstance(learner, FewShotLearner | PhotoLearner):
-            return learner
-        if learner is None:
-            return PhotoLearner()
-        if not isinstance(learner, str | Path):
-            raise ValueError(
-                f"expected a learner, or what arml.load takes, got {learner!r}: load one"
-            )
-        return load(learner)
-
-    def _photographs(
-        self, learner: PhotoLearner, X: Any, y: Any, sample_weight: Any, groups: Any
-    ) -> Any:
-        vectors, y = validate_data(self, learner.embed(X), y)
-        labels = self._targets(y)
-        predictor = learner.adapt(vectors, labels, sample_weight, groups=groups)
-        vectors_came = getattr(X, "ndim", 0) == 2
-        if self.learner is not None or sample_weight is not None or vectors_came:
-            return predictor
-        return starter_if_better(predictor, X, labels)[0] or predictor
+    def _loaded(self) -> LearnerBase:
+        learner = "photos" if self.learner is None else self.learner
+        # The package may have the same learner for numbers.
+        numbers = f"{learner}-regression"
+        found: LearnerBase = load(
+            numbers if self._kind == "regression" and numbers in shipped() else learner
+        )
+        return found
 
     def predict(self, X: Any) -> np.ndarray:
         """The label or the target of each input, each by itself.
@@ -129,24 +113,22 @@ class FewShot(BaseEstimator):
 
     def _queries(self, X: Any) -> Any:
         check_is_fitted(self)
-        problem = self.predictor_.problem
-        if isinstance(self.predictor_, PhotoPredictor):
-            return validate_data(self, self.predictor_.learner.embed(X), reset=False)
-        if self.learner is None:
-            return small_pictures(X)
-        if problem.inputs == "tables":
+        learner = self.predictor_.learner
+        if learner.problem.inputs == "tables":
             table = _table(X)  # first, because what has no columns is refused there
             validate_data(self, X, reset=False, skip_check_array=True)
             return table
-        rows = validate_data(self, _rows(X, problem), reset=False)
-        return rows.reshape(-1, *problem.features)
+        if self.learner is None and learner.problem.inputs == "pictures":
+            return pixels_of(X)  # by starter, which `fit` chose
+        rows = validate_data(self, _rows(X, learner), reset=False)
+        return rows.reshape(-1, *learner.problem.features)
 
 
-def _rows(X: Any, problem: Problem) -> Any:
-    """Images as flat rows, which scikit-learn's own checks can read."""
-    if problem.inputs == "pictures" and len(np.shape(X)) == 4:
-        images = checked_inputs(X, problem, "X")
-        return images.reshape(len(images), -1)
+def _rows(X: Any, learner: LearnerBase) -> Any:
+    """Pictures as flat rows, which scikit-learn's own checks can read."""
+    if learner.inputs == "pictures" and getattr(X, "ndim", 0) != 2:
+        inputs = learner.read(X, "X")
+        return inputs.reshape(len(inputs), -1)
     return X
 
 

@@ -1,25 +1,16 @@
-"""The files of a shared learner and of a predictor: readable without running anybody's code, and
-without the data that the learner was trained on.
+"""The folders of shared learners and of predictors: where they are, and their `config.json` with a
+checksum of itself. A file that was altered or cut short is refused.
 
-`config.json` holds the learner's experiment, the kind of tasks that it was built for, and checksums
-of itself and of the weights: a file that was altered or cut short is refused. A predictor's folder
-holds the examples that it learned from, too. A pickle holds the same files, and nothing else.
-
-The package carries such learners, which are found by name: `shipped`. Only what reads or writes
-weights loads JAX.
+The package carries such learners, which are found by name: `shipped`. Nothing here loads JAX.
 """
 
-import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, TypeVar
-
-import msgspec
-import numpy as np
+from typing import TypeVar
 
 from arml.datasets.features import PHOTOS
 from arml.results.files import (
@@ -27,15 +18,9 @@ from arml.results.files import (
     JsonView,
     RunError,
     checksum,
-    read_arrays,
-    read_as,
     read_json,
-    write_arrays,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from arml.experiment.running import Portable
 
 AGAIN = "get the learner again"
 FORMAT = 1
@@ -44,35 +29,7 @@ CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safete
 LEARNED, PHOTOGRAPHS = "arml learner", "arml predictor of photographs"
 """The kinds of folders, as `config.json` states them."""
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Owner = TypeVar("Owner")
-
-
-class Task(msgspec.Struct):
-    """The facts about a predictor's task."""
-
-    classes: list[str | int | float | bool] | None
-    flat: bool
-    sha256: str
-    columns: list[str] | None = None
-    target: str | None = None
-    model: str = "learner"
-    weights: dict[str, Share] | None = None
-    reader: dict[str, object] | None = None
-
-
-class Content(msgspec.Struct):
-    """`config.json` of a learner, or of its predictor."""
-
-    experiment: Json
-    problem: Json
-    families: tuple[str, ...]
-    temperature: Positive
-    weights_sha256: str
-    trained: Json | None
-    inputs: Json | None
-    task: Task | None = None
 
 
 # Where they are.
@@ -178,86 +135,6 @@ def read_config(folder: Path, what: str) -> Json:
     if stated != checksum(content):
         raise RunError(f"{folder / CONFIG} was altered or cut short: {AGAIN}")
     return content
-
-
-# Learners with their weights.
-
-
-def write_learner(
-    portable: "Portable",
-    folder: Path | str,
-    *,
-    support: Mapping[str, np.ndarray] | None = None,
-    task: JsonView | None = None,
-) -> None:
-    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
-
-    **Raises** `RunError` if it cannot be written, or if the folder holds something else.
-    """
-    from arml.experiment.options import to_json
-    from arml.training.checkpoint import named
-    from arml.training.devices import provenance
-
-    folder = Path(folder)
-    check_free(folder, predictor=task is not None)
-    arrays = {name: np.asarray(leaf) for name, leaf in named(portable.learner).items()}
-    experiment = to_json(portable.experiment)
-    # Paths of the training data are removed: they mean nothing on another machine.
-    experiment["tasks"].pop("data", None)
-    facts: Json = {
-        "experiment": experiment,
-        "problem": dataclasses.asdict(portable.problem),
-        "families": portable.families,
-        "temperature": portable.temperature,
-        "inputs": portable.inputs,
-        "trained": portable.trained,
-        "made": provenance(),
-        "weights_sha256": write_arrays(folder / WEIGHTS, arrays),
-    }
-    if support is not None:
-        facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
-    write_config(folder, LEARNED, facts)
-
-
-def read_learner(folder: Path) -> tuple["Portable", Task | None]:
-    """A learner that `write_learner` wrote, and its task if it is that of a predictor.
-
-    **Raises** `RunError` for a folder that is none, was altered or cut short.
-    """
-    import equinox as eqx
-
-    from arml.experiment.options import from_json
-    from arml.experiment.recipes import initial
-    from arml.experiment.running import Portable, problem_of
-    from arml.training.checkpoint import filled, named
-
-    where = str(folder / CONFIG)
-    # The checksum says that it is as it was written, not that it means anything.
-    known = read_as(Content, read_config(folder, LEARNED), where, AGAIN)
-    experiment = from_json(known.experiment, where)
-    problem = problem_of(known.problem, f"{where}: problem")
-    arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
-    try:
-        blank = eqx.filter_eval_shape(initial, experiment, problem)
-    except Exception as error:
-        first = " ".join(str(error).split())[:200]
-        raise RunError(f"{where}: no learner can be built of its options: {first}") from error
-    wanted = {name: array.shape for name, array in named(blank).items()}
-    if wanted != {name: array.shape for name, array in arrays.items()}:
-        raise RunError(
-            f"{folder}: its weights are not those of the learner that this version builds: use the "
-            "version of arml that wrote it"
-        )
-    portable = Portable(
-        experiment,
-        filled(blank, arrays),
-        problem,
-        known.families,
-        known.temperature,
-        trained=known.trained,
-        inputs=known.inputs,
-    )
-    return portable, known.task
 
 
 # Pickles.

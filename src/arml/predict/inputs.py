@@ -5,15 +5,10 @@ is refused in one line, before any work.
 """
 
 import unicodedata
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
-
-from arml.datasets.decode import Crop
-from arml.datasets.features import remade
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -226,34 +221,3 @@ def _key(label: Any, number: bool) -> str | float:
         except (TypeError, ValueError):
             pass
     return unicodedata.normalize("NFC", str(label))
-
-
-class PictureReader(NamedTuple):
-    """How pictures become the inputs of a learner: its pixels, or the vectors of its frozen
-    model."""
-
-    size: int
-    """Pixels a side."""
-    read: Callable[[np.ndarray], np.ndarray]
-    """Converts pixels `[n, size, size, 3]` to inputs."""
-    crop: Crop = False
-    """What is cut off: see `arml.datasets.decode.cropped`."""
-
-
-def picture_reader(owner: Any, model: Path | None = None) -> PictureReader | None:
-    """How pictures become the inputs of a learner or predictor; None if it is one of tables.
-
-    **Arguments**
-
-    - `model`: the frozen model of a learner on features, if it is not the one that ships.
-
-    **Raises** `ValueError` for a model that a learner of pixels does not use, and as `remade`.
-    """
-    if owner.problem.inputs == "pictures":
-        if model is not None:
-            raise ValueError("this learner reads pixels and uses no model: leave --model out")
-        return PictureReader(owner.problem.features[0], lambda pixels: pixels)
-    if owner.portable.inputs is None:
-        return None
-    extractor = remade(owner.portable.inputs, model)
-    return PictureReader(extractor.size, extractor, extractor.crop)

@@ -1,18 +1,10 @@
-"""From a few labelled examples to predictions: a meta-trained learner learns one's own task.
-
-learner = arml.load("runs/mine")
-predictor = learner.adapt(pictures, ["oak", "oak", "elm", "elm"])
-predictor.predict(more)            # ["elm", ...]
-predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
-print(predictor.reliability())     # how far to trust it
-predictor.save("trees"); arml.load_predictor("trees")
+"""A meta-trained learner learns one's own task from a few labelled examples.
 
 [1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
 [2] Platt, Probabilistic Outputs for Support Vector Machines, 1999.
 """
 
 import dataclasses
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,157 +13,113 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from arml.core.episodes import Problem, Task
+from arml.core.episodes import Task
 from arml.core.learner import MetaLearner
-from arml.experiment.running import Portable, Run
-from arml.predict.files import (
-    PHOTOGRAPHS,
-    SUPPORT,
-    WEIGHTS,
-    check_free,
-    check_predictor,
-    kind_of,
-    locate,
-    packed,
-    read_learner,
-    unpacked,
-    write_learner,
-)
-from arml.predict.models import models_of
-from arml.predict.photos import PhotoLearner, load_photo_predictor
-from arml.predict.predictor import Predictor, inductive, learned
+from arml.experiment.running import Run
+from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
+from arml.predict.predictor import Predictor
+from arml.predict.tables import TablePredictor
+from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import concatenated, looks
+from arml.training.fit import Fitted
+
+PREDICTORS: dict[str, type[Any]] = {
+    "vectors": Predictor,
+    "pictures": Predictor,
+    "tables": TablePredictor,
+}
+"""The class that learns a user's task, and is read from a folder, by the inputs of the learner's
+problem."""
 
 
-class FewShotLearner:
+class FewShotLearner(TrainedLearner):
     """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
 
         learner = arml.load("regression2d")
-        learner.problem, learner.portable.families
+        learner.problem, learner.families
 
     Inputs are vectors `[n, d]`, pictures `[n, size, size, 3]` in bytes, or the columns of a table.
     """
 
-    def __init__(self, portable: Portable) -> None:
-        inside = inductive(portable.learner, portable.problem.support)
-        self.portable = dataclasses.replace(portable, learner=inside)
+    @classmethod
+    def of(cls, what: object) -> "FewShotLearner":
+        """The learner of a run folder or of a shared one, of a `Run`, of a `Fitted`, or one that
+        `arml.build` made. **Raises** `ValueError` for anything else, `RunError` for a damaged
+        folder."""
+        match what:
+            case FewShotLearner():
+                return what
+            case Path() if (what / WEIGHTS).exists():
+                return read_learner(cls, what)[0]
+            case Path():
+                return cls.of(Run(what))
+            case Run():
+                learner = cls(what.learner, what.problem, what.experiment, what.families)
+                trained = {"step": what.step, **(what.made or {})}
+                return dataclasses.replace(learner, trained=trained, frozen=what.inputs)
+            case Fitted(learner=learner, problem=problem):
+                origin, known = learner.origin, {"seed": what.seed, "steps": what.step}
+                made = dataclasses.replace(origin.experiment, **known) if origin else None
+                return cls(learner, problem, made, trained={"step": what.step})
+            case MetaLearner() if what.origin is not None:
+                return cls(what, what.origin.problem, what.origin.experiment)
+        raise ValueError(
+            f"expected a learner that arml.build, arml.fit or arml.load made, an arml.Run, or a "
+            f"name, got {type(what).__name__}: make one of these"
+        )
 
-    @property
-    def problem(self) -> Problem:
-        """The kind of tasks that the learner was built for."""
-        return self.portable.problem
-
-    def adapt(
-        self,
-        x: object,
-        y: object,
-        sample_weight: object = None,
-        *,
-        groups: object = None,
-        **options: Any,
-    ) -> Any:
+    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
         """Learn a task from its support set.
 
         **Arguments**
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1]. A learner of tables takes any: see `arml.predict.tables`.
+          bytes, or floats in [0, 1]; pictures may be a list of files, too. A learner of tables
+          takes any columns: see `arml.predict.tables`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
           model `logistic` or `edges`; no other model can use it, and no learner of tables.
-        - `groups`: a value for each example, such as a person's name; those with the same are left
-          out together wherever examples are. For tables it may be the name of a column.
-        - `options`: for tables `keep`, `without` and `dates`: see `arml.predict.tables.learned`.
+        - `options`: `groups`, a value for each example, such as a person's name: those with the
+          same are left out together wherever examples are (for tables it may be the name of a
+          column); for tables `keep`, `without` and `dates`: see `arml.predict.tables.learned`.
 
         Returns a `Predictor`; of a table a `arml.predict.tables.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        if self.problem.inputs != "tables":
-            if options:
-                raise ValueError(
-                    f"{', '.join(options)}: only learners of tables have these options"
-                )
-            return learned(self.portable, x, y, sample_weight, groups)
-        if sample_weight is not None:
-            raise ValueError("a learner of tables cannot use sample weights: leave them out")
-        return _tables().adapted(self.portable, x, y, groups=groups, **options)
+        kind = PREDICTORS[self.problem.inputs]
+        return kind.learned(self, x, y, sample_weight, **options)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
-        write_learner(self.portable, folder)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.portable.about})"
+        write_learner(self, folder)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return unpacked, (load, packed(self.save))
+        return _unpacked, (packed(self.save), self.model)
 
     def __deepcopy__(self, memo: object) -> "FewShotLearner":
         return self  # it never changes, and scikit-learn copies parameters often
 
 
-Learner = FewShotLearner | PhotoLearner
+def _unpacked(files: dict[str, bytes], model: Path | None) -> FewShotLearner:
+    return unpacked(FewShotLearner.of, files).with_model(model)
 
 
-def load(path: Path | str, **options: Any) -> Learner:
-    """The learner of a run folder, one that was saved, or one that the package carries, unless a
-    folder here has that name. The learner "photos", and that of an ONNX model of pictures, take
-    pictures and train nothing: see `arml.predict.photos`; `options` are those of such a model.
-
-        learner = arml.load("regression2d")
-        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
-        predictor.predict([[2.5, 1]])
-
-    **Raises** `RunError` if there is none.
-    """
-    path, _ = locate(path)
-    if path.is_file():
-        return PhotoLearner(path, **options)
-    if options:
-        raise ValueError(f"{next(iter(options))} is for ONNX models of pictures: leave it out")
-    shared = (path / WEIGHTS).exists()
-    return FewShotLearner(read_learner(path)[0] if shared else Run(path).portable())
-
-
-def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
-    """A predictor that was saved. `model` is the frozen network of one of photographs, if it is not
-    that of the package.
-
-        predictor.save("line")
-        arml.load_predictor("line").predict([[2.5, 1]])
-
-    **Raises** `RunError` if it is not there, altered or cut short.
-    """
-    folder = Path(folder)
-    check_predictor(folder)
-    if kind_of(folder) == PHOTOGRAPHS:
-        return load_photo_predictor(folder, model)
-    portable, task = read_learner(folder)
+def read_predictor(folder: Path, model: Path | str | None = None) -> Any:
+    """A predictor that was saved. **Raises** `RunError` if it is altered or cut short."""
+    learner, task = read_learner(FewShotLearner, folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    classes = None if task.classes is None else np.asarray(task.classes)
-    support, names = read_arrays(folder / SUPPORT, task.sha256), models_of(portable.problem)
-    if task.reader is not None:
-        return _tables().restored(portable, support, classes, task.target, task.reader)
-    if task.model not in names or (task.weights and {*task.weights} != {*names[:-1]}):
-        raise RunError(f"{folder}: its models are not those of this version: save it again")
-    few = FewShotLearner(portable)
-    predictor = Predictor(few.portable, classes=classes, flat=task.flat, **support)
-    predictor.columns = tuple(task.columns) if task.columns else None
-    predictor.target = task.target
-    if task.weights:
-        vars(predictor)["weights"] = task.weights
-    return predictor.using(task.model)
+    arrays = read_arrays(folder / SUPPORT, task.sha256)
+    kind = PREDICTORS[learner.problem.inputs]
+    try:
+        return kind.restored(learner.with_model(model), arrays, task)
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}; save it again") from error
 
 
-def _tables() -> Any:
-    """The predictors of tables, a room above this one: it is found by its name, as plug-ins are."""
-    return import_module("arml.predict.tables")
-
-
-def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portable:
+def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> FewShotLearner:
     """Write a run's learner as a folder to share, its temperature chosen on `tasks` validation
     tasks (0 for none; they need the run's data).
 
@@ -179,17 +127,17 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> Portab
     """
     check_free(Path(folder), predictor=False)  # before the work
     opened = Run(run)
-    portable = opened.portable()
-    if tasks and portable.problem.kind == "classification":
-        learner, chunk = inductive(portable.learner), portable.experiment.chunk
+    learner = FewShotLearner.of(opened)
+    if tasks and learner.problem.kind == "classification":
+        adapting, chunk = inductive(opened.learner), opened.experiment.chunk
         parts = looks(
-            _outputs, learner, opened.splits.validation, split="validation", n=tasks, chunk=chunk
+            _outputs, adapting, opened.splits.validation, split="validation", n=tasks, chunk=chunk
         )
         outputs, targets = concatenated(parts)
         found = calibrated(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
-        portable = dataclasses.replace(portable, temperature=found)
-    write_learner(portable, folder)
-    return portable
+        learner = dataclasses.replace(learner, temperature=found)
+    learner.save(folder)
+    return learner
 
 
 def _outputs(learner: MetaLearner, task: Task, key: Array) -> tuple[Array, Array]:

@@ -9,23 +9,16 @@ a formula of the examples' vectors: see `arml.predict.head`.
 """
 
 import hashlib
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, UInt8
-from PIL import Image
+from jaxtyping import Bool, Float, Float32, Int
 
-from arml.datasets.archives import Member
-from arml.datasets.decode import Crop, cropped, decode, resize, rgb
 from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
-from arml.predict.base import PredictorBase, softmax
+from arml.predict.base import LearnerBase, PredictorBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
 from arml.predict.head import Head, Weights, fit_head, unit_roots
 from arml.predict.inputs import (
@@ -35,6 +28,7 @@ from arml.predict.inputs import (
     joined_labels,
     weighted,
 )
+from arml.predict.pictures import PictureReader, Progress, content_of, each, listed, sized
 from arml.results.files import (
     Json,
     RunError,
@@ -47,37 +41,8 @@ from arml.results.files import (
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
-SMALL = 32
-"""Pixels a side of the pictures that `starter` reads."""
-SAMPLED = 15
-"""How many pictures are looked at to tell whether they are grey."""
-GREY = 8
-"""Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 
-Progress = Callable[[int, int], object]
-"""Called with how many of how many pictures have been embedded."""
-
-
-class Frozen(NamedTuple):
-    """The facts about a frozen network, where other learners have `Portable`."""
-
-    inputs: Json
-    """The network."""
-    families: tuple[str, ...]
-    """Its training data."""
-    dimension: int
-    """Of its vectors."""
-    temperature: float = 1.0
-
-    @property
-    def problem(self) -> "Problem":
-        """The kind of tasks: vectors of any number of classes."""
-        from arml.core.episodes import Problem  # it loads JAX, which takes a second
-
-        return Problem("classification", (self.dimension,), 5, 5, 15)
-
-
-class PhotoLearner:
+class PhotoLearner(LearnerBase):
     """Learns to tell a person's own classes from a few photographs of each.
 
     Wherever it takes pictures, these are a list of files (paths), of Pillow's pictures, or of
@@ -91,27 +56,35 @@ class PhotoLearner:
       those of `preprocessor_config.json` or assumed: see `arml.datasets.features.Extractor`.
     """
 
+    inputs = "pictures"
+
     def __init__(self, model: Path | str | Extractor | None = None, **options: Any) -> None:
         if isinstance(model, Extractor):
             self.extractor = model
         else:
             path = PHOTOS if model is None else model
             self.extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
-        about = self.extractor.about
-        self.portable = Frozen(about, (str(about["saw"]),), self.extractor.dimension)
+        self.families = (str(self.extractor.about["saw"]),)
 
     @property
     def problem(self) -> "Problem":
-        """The kind of tasks."""
-        return self.portable.problem
+        """The kind of tasks: vectors of any number of classes."""
+        from arml.core.episodes import Problem  # it loads JAX, which takes a second
+
+        return Problem("classification", (self.extractor.dimension,), 5, 5, 15)
+
+    @property
+    def pictures(self) -> PictureReader:
+        """How it reads pictures."""
+        return PictureReader(self.extractor.size, self.extractor, self.extractor.crop)
 
     @property
     def name(self) -> str:
         """Of the model."""
         return "photos" if self.extractor.path == PHOTOS else self.extractor.path.name
 
-    def adapt(
-        self, x: object, y: object, sample_weight: object = None, *, groups: object = None
+    def adapt(  # type: ignore[override]
+        self, x: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
     ) -> "PhotoPredictor":
         """Learn a task from labelled pictures.
 
@@ -141,16 +114,11 @@ class PhotoLearner:
         if len(getattr(x, "shape", ())) == 2:
             what = "pictures [n, h, w, 3], or their vectors,"
             return checked_array(x, (dimension,), what).astype(np.float32)
-        pictures, parts = _listed(x), []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for part in pool.map(self._embedded, pictures, range(len(pictures))):
-                parts.append(part)
-                if progress is not None:
-                    progress(len(parts), len(pictures))
+        parts = each(self._embedded, listed(x), progress)
         return np.stack(parts) if parts else np.zeros((0, dimension), np.float32)
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
-        where, content = _content(picture, place)
+        where, content = content_of(picture, place)
         if not isinstance(content, bytes):
             return self._vector(where, content)
         kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
@@ -170,12 +138,23 @@ class PhotoLearner:
 
     def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
         size, crop = self.extractor.size, self.extractor.crop
-        return self.extractor(_sized(where, content, size, crop)[None])[0]
+        return self.extractor(sized(where, content, size, crop)[None])[0]
 
     @cached_property
     def cache(self) -> Path:
         """The folder of the vectors of files."""
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
+
+    def read(self, x: Any, what: str = "", progress: Progress | None = None) -> np.ndarray:
+        """As `embed`."""
+        return self.embed(x, progress)
+
+    @property
+    def notes(self) -> list[str]:
+        """How it reads pictures, for its user, if it is not the one of the package."""
+        if self.extractor.path == PHOTOS:
+            return []
+        return [self.extractor.summary, *filter(None, [self.extractor.doubt])]
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (self.extractor.about, self.extractor.path)
@@ -196,7 +175,7 @@ class PhotoPredictor(PredictorBase):
     """A task that was learned from photographs; `x` are the vectors `[n, d]` of the examples."""
 
     classes: np.ndarray
-    pictures = True
+    learner: PhotoLearner
 
     def __init__(
         self,
@@ -208,9 +187,7 @@ class PhotoPredictor(PredictorBase):
         groups: Int[np.ndarray, " n"] | None = None,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight, self.groups, path = sample_weight, groups, learner.extractor.path
-        self.frozen = None if path == PHOTOS else path
-        self.portable = learner.portable
+        self.sample_weight, self.groups = sample_weight, groups
 
     @cached_property
     def head(self) -> Head:
@@ -220,14 +197,11 @@ class PhotoPredictor(PredictorBase):
     def _fitted(self, kept: np.ndarray) -> Head:
         """The classifier of some of the examples."""
         more = self.sample_weight, self._same, self.groups
-        parts = [None if part is None else part[kept] for part in more]
+        weight, same, groups = (None if part is None else part[kept] for part in more)
         # One temperature for large folds: it changes no label, and costs ten fits.
         left_out = len(kept) == len(self.y) or len(kept) <= 200
-        return fit_head(self.x[kept], self.y[kept], len(self.classes), *parts, left_out=left_out)
-
-    def read(self, x: Any) -> Float32[np.ndarray, "n d"]:
-        """The vectors of pictures."""
-        return self.learner.embed(x)
+        given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
+        return fit_head(*given, left_out=left_out)
 
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n classes"]:
         return np.asarray(self.head.logits(inputs))
@@ -257,9 +231,9 @@ class PhotoPredictor(PredictorBase):
         groups = joined_groups(self.groups, len(more))
         return self.learner.adapt(np.concatenate([self.x, more]), labels, weight, groups=groups)
 
-    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+    def to_onnx(self, path: Path | str) -> None:
         """Write it as one ONNX file with the network inside, which takes pictures of any size and
-        runs without this package (extra `onnx`). `model` is ignored: the network is at hand.
+        runs without this package (extra `onnx`).
 
         **Raises** `RunError` if it cannot be written.
         """
@@ -300,104 +274,3 @@ def load_photo_predictor(folder: Path, model: Path | str | None = None) -> Photo
     arrays = read_arrays(folder / SUPPORT, content["support"])
     learner = PhotoLearner(remade(content["extractor"], model, threads=1))
     return PhotoPredictor(learner, classes=np.asarray(content["classes"]), **arrays)
-
-
-# The choice between `photos` and `starter`.
-
-
-def starter_if_better(
-    predictor: PhotoPredictor, pictures: Any, labels: Any
-) -> tuple[Any | None, str]:
-    """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
-    and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
-    With one example of each class none can be left out, and `starter` is chosen.
-    """
-    pictures = _listed(pictures)
-    sampled = small_pictures(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
-    spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
-    if np.median(spread) > GREY:
-        return None, "a network that was trained on photographs"
-    # By name: colours need no JAX, which takes a second to load.
-    load = import_module("arml.predict.learner").load
-    groups = predictor.groups
-    starter = load("starter").adapt(small_pictures(pictures), labels, groups=groups)
-    starter = starter.using(starter.models[-1])
-    if np.bincount(predictor.y).max() == 1:
-        return starter, "the pictures are grey like drawings, and starter was trained on such"
-    likely = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
-    best, other = sorted(likely, key=lambda name: -likely[name])
-    return starter if best == "starter" else None, (
-        f"the pictures are grey like drawings, and {best} gives the labels of left-out examples "
-        f"more probability, {likely[best]:.0%} against {likely[other]:.0%}"
-    )
-
-
-def _likelihood(predictor: PredictorBase) -> float:
-    """The geometric mean probability of the labels of examples that were left out."""
-    found: Any = predictor.reliability()
-    own = found.probabilities[np.arange(len(found.labels)), found.labels]
-    return float(np.exp(np.mean(np.log(np.maximum(own, 1e-9)))))
-
-
-def small_pictures(x: object) -> UInt8[np.ndarray, "n size size 3"]:
-    """Pictures of any size as `starter` reads them: `SMALL` pixels a side, stretched."""
-    pictures = _listed(x)
-
-    def one(place: int) -> np.ndarray:
-        return _sized(*_content(pictures[place], place), SMALL)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return np.stack([*pool.map(one, range(len(pictures)))])
-
-
-# Pictures of all kinds.
-
-
-def _listed(x: Any) -> list[Any]:
-    """Single pictures."""
-    if isinstance(x, str | os.PathLike | bytes):
-        raise ValueError("expected a list of pictures, got one: put it in a list")
-    try:
-        return list(x)
-    except TypeError:
-        raise ValueError(
-            f"expected a list of pictures (files or arrays), got {type(x).__name__}"
-        ) from None
-
-
-def _content(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
-    """The name of a picture in messages, and the bytes of its file or its pixels `[h, w, 3]`."""
-    where = f"picture {place + 1}"
-    if isinstance(picture, bytes):
-        return where, picture
-    if isinstance(picture, str | os.PathLike):
-        picture = Member(str(picture), Path(picture).read_bytes)
-    if isinstance(picture, Member):
-        try:
-            return picture.where, picture.read()
-        except OSError as error:
-            raise ValueError(
-                f"{picture.where}: expected a picture, got: {error.strerror}; check the path"
-            ) from error
-    if isinstance(picture, Image.Image):
-        return where, rgb(picture, where)
-    pixels = np.asarray(picture)
-    if pixels.ndim == 2:
-        pixels = pixels[..., None]
-    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3) or 0 in pixels.shape:
-        raise ValueError(
-            f"{where}: expected pixels [h, w, 3] or the path of a file, got "
-            f"{type(picture).__name__} of shape {list(pixels.shape)}"
-        )
-    (pixels,) = checked_array(pixels[None], pixels.shape, where, pixels=True)
-    if pixels.dtype != np.uint8:
-        pixels = np.rint(pixels * 255).astype(np.uint8)
-    return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
-
-
-def _sized(
-    where: str, content: bytes | np.ndarray, size: int, crop: Crop = False
-) -> UInt8[np.ndarray, "size size 3"]:
-    if isinstance(content, bytes):
-        return decode(content, size=size, where=where, crop=crop)
-    return resize(cropped(content, crop), size)

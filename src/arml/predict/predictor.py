@@ -7,10 +7,10 @@ A task may have more classes than the learner was meta-trained on, if no weight 
 depends on their number, as with class prototypes.
 """
 
-import dataclasses
+import copy
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -20,21 +20,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float
 
-from arml.algorithms.arml import SoftClusters, Trace
+from arml.algorithms.arml import Trace
 from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.datasets.features import remade
-from arml.experiment.running import Portable, for_classes
-from arml.nn.networks import Body
 from arml.predict.base import LEARNER, PredictorBase, softmax
-from arml.predict.files import write_learner
 from arml.predict.folds import Places, folds
 from arml.predict.inputs import (
-    checked_inputs,
     checked_labels,
     checked_targets,
     floats,
@@ -55,6 +50,7 @@ from arml.predict.models import (
 )
 from arml.predict.onnx import QUERIES, write_predictor
 from arml.predict.reliability import left_out
+from arml.predict.trained import Task, TrainedLearner, write_learner
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -72,7 +68,7 @@ class Predictor(PredictorBase):
 
     def __init__(
         self,
-        portable: Portable,
+        learner: TrainedLearner,
         x: np.ndarray,
         y: np.ndarray,
         classes: np.ndarray | None = None,
@@ -80,10 +76,54 @@ class Predictor(PredictorBase):
         sample_weight: np.ndarray | None = None,
         groups: np.ndarray | None = None,
     ) -> None:
-        self.portable, self.x, self.y, self.classes = portable, x, y, classes
+        self.learner, self.x, self.y, self.classes = learner, x, y, classes
         self.flat, self.sample_weight, self.groups = flat, sample_weight, groups
-        self.pictures, self.models = x.ndim == 4, models_of(portable.problem)
-        self._learner = adapting(portable, classes)
+        self.models = models_of(learner.problem)
+
+    @classmethod
+    def learned(
+        cls: type[P],
+        learner: TrainedLearner,
+        x: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        **options: Any,
+    ) -> P:
+        """The task of a support set, learned. **Raises** `ValueError` for other examples."""
+        if options:
+            raise ValueError(f"{', '.join(options)}: only learners of tables have these options")
+        inputs = learner.read(x, "support inputs")
+        if not len(inputs):
+            raise ValueError("no examples: give some")
+        inputs, y, *more = weighted(inputs, y, sample_weight, groups)
+        if learner.problem.kind == "regression":
+            targets, flat = checked_targets(y, learner.problem, len(inputs))
+            _check_range(learner, inputs, targets)
+            return cls(learner, inputs, targets, None, flat, *more)
+        classes, places = checked_labels(y, len(inputs))
+        learner.of_classes(len(classes))  # may refuse so many
+        return cls(learner, inputs, places, classes, False, *more)
+
+    @classmethod
+    def restored(
+        cls: type[P], learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: Task
+    ) -> P:
+        """A predictor from the arrays and the facts that `save` wrote. **Raises** `ValueError` for
+        models of another version."""
+        classes = None if task.classes is None else np.asarray(task.classes)
+        predictor = cls(learner, classes=classes, flat=task.flat, **arrays)
+        if task.weights and {*task.weights} != {*predictor.models[:-1]}:
+            raise ValueError("its models are not those of this version")
+        predictor.columns = tuple(task.columns) if task.columns else None
+        predictor.target = task.target
+        if task.weights:
+            vars(predictor)["weights"] = task.weights
+        return predictor.using(task.model)
+
+    @cached_property
+    def _learner(self) -> MetaLearner:
+        return self.learner.of_classes(0 if self.classes is None else len(self.classes))
 
     def using(self: P, model: str) -> P:
         """The same, predicting with another model: the `learner`, `logistic` regression on the
@@ -91,9 +131,8 @@ class Predictor(PredictorBase):
         that are left out. **Raises** `ValueError` for another."""
         super().using(model)
         self._check_weights(model)
-        other = object.__new__(type(self))  # `copy` would save and load it
-        kept = {k: v for k, v in vars(self).items() if k not in {"_function", "_reliability"}}
-        vars(other).update(kept, model=model)
+        other = copy.copy(self)
+        other.model = model
         return other
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -111,9 +150,9 @@ class Predictor(PredictorBase):
         """The vectors of inputs, in which the learner compares them with the classes; None for a
         learner that adapts all of its weights."""
         inputs = self.read(x)
-        if self.portable.learner.embedding() is None or self.classes is None:
+        if self._learner.embedding() is None or self.classes is None:
             return None
-        return by_chunks(partial(_embedded, self.portable.learner, self._support()), inputs)
+        return by_chunks(partial(_embedded, self._learner, self._support()), inputs)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
@@ -136,25 +175,23 @@ class Predictor(PredictorBase):
 
         **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
         """
-        more = checked_inputs(x, self.problem, "support inputs")
+        more = self.learner.read(x, "support inputs")
         known = self.y if self.classes is None else self.classes[self.y]
         both = joined_labels(known[:, 0] if self.flat else known, y, len(more))
         weight = None
         if self.sample_weight is not None:
             weight = np.concatenate([self.sample_weight, np.ones(len(more))])
         groups = joined_groups(self.groups, len(more))
-        added = learned(self.portable, joined_inputs(self.x, more), both, weight, groups)
+        added = self.learned(self.learner, joined_inputs(self.x, more), both, weight, groups)
         added.columns, added.target, added.model = self.columns, self.target, self.model
         return added
 
-    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+    def to_onnx(self, path: Path | str) -> None:
         """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `arml.predict.onnx`.
-        A learner on features needs its frozen `model`, unless it is the one that ships.
 
         **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot write."""
-        extractor = None if self.portable.inputs is None else remade(self.portable.inputs, model)
         function = self._by(self.model, jnp)
-        write_predictor(Path(path), function, self.problem, self.classes, extractor)
+        write_predictor(Path(path), function, self.problem, self.classes, self.learner.extractor)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`. **Raises** `RunError` if
@@ -170,15 +207,11 @@ class Predictor(PredictorBase):
         support = {"x": self.x, "y": self.y}
         more = {"sample_weight": self.sample_weight, "groups": self.groups}
         support |= {name: array for name, array in more.items() if array is not None}
-        write_learner(self.portable, folder, support=support, task=task)
+        write_learner(self.learner, folder, support=support, task=task)
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
-        return f"{type(self).__name__}({kinds}{len(self.x)} examples; {self.portable.about})"
-
-    def read(self, x: Any) -> np.ndarray:
-        """The inputs `[n, *features]`, checked."""
-        return checked_inputs(x, self.problem, "queries")
+        return f"{type(self).__name__}({kinds}{len(self.x)} examples; {self.learner.about})"
 
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
         _check_process()
@@ -212,7 +245,7 @@ class Predictor(PredictorBase):
         is chosen again."""
         more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
         given = self.x[kept], self.y[kept], self.classes, self.flat
-        other = Predictor(self.portable, *given, *more)
+        other = Predictor(self.learner, *given, *more)
         vars(other)["_same"] = self._same[kept]
         return other
 
@@ -261,33 +294,19 @@ class Predictor(PredictorBase):
         """Log-odds of the classes from the outputs of the learner; numbers stay."""
         if self.classes is None:
             return outputs
-        return outputs[:, : len(self.classes)] / self.portable.temperature
+        return outputs[:, : len(self.classes)] / self.learner.temperature
 
     def _support(self) -> Examples:
         y = self.y.astype(np.float32 if self.classes is None else np.int32)
         return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
 
 
-def learned(
-    portable: Portable, x: Any, y: Any, sample_weight: Any = None, groups: Any = None
-) -> Predictor:
-    """The task of a support set, learned. **Raises** `ValueError` for other examples."""
-    inputs = checked_inputs(x, portable.problem, "support inputs")
-    if not len(inputs):
-        raise ValueError("no examples: give some")
-    inputs, y, *more = weighted(inputs, y, sample_weight, groups)
-    if portable.problem.kind == "regression":
-        targets, flat = checked_targets(y, portable.problem, len(inputs))
-        _check_range(portable, inputs, targets)
-        return Predictor(portable, inputs, targets, None, flat, *more)
-    classes, places = checked_labels(y, len(inputs))
-    return Predictor(portable, inputs, places, classes, False, *more)
-
-
-def _check_range(portable: Portable, inputs: np.ndarray, targets: np.ndarray) -> None:
+def _check_range(learner: TrainedLearner, inputs: np.ndarray, targets: np.ndarray) -> None:
     """Raise `ValueError` for targets that are larger than any of the training, and warn of inputs
     outside of its range: descent from learned weights cannot reach them."""
-    tasks, said = portable.experiment.tasks, portable.experiment.recipe
+    if learner.experiment is None:
+        return
+    tasks, said = learner.experiment.tasks, learner.experiment.recipe
     reach, (low, high) = getattr(tasks, "reach", None), getattr(tasks, "span", (-np.inf, np.inf))
     largest = float(np.abs(targets).max())
     if reach is not None and largest > reach:
@@ -301,24 +320,6 @@ def _check_range(portable: Portable, inputs: np.ndarray, targets: np.ndarray) ->
             f"{np.max(inputs):.6g}: what it predicts outside is a guess",
             stacklevel=4,
         )
-
-
-def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
-    """The same learner as it is used outside of training: normalisation takes the statistics of the
-    support set alone, and nothing grows with more examples than the `support` of training."""
-
-    def change(node: PyTree) -> PyTree:
-        if isinstance(node, Body):
-            return dataclasses.replace(node, normalisation="support")
-        return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
-
-    return jax.tree.map(change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters))
-
-
-def adapting(portable: Portable, classes: np.ndarray | None) -> MetaLearner:
-    """The learner that adapts to tasks of these classes; see `for_classes`."""
-    learner = for_classes(portable, 0 if classes is None else len(classes))
-    return inductive(learner, portable.problem.support)
 
 
 _process: list[int] = []

@@ -44,7 +44,6 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.experiment.running import Portable
 from arml.predict.base import PredictorBase, softmax
 from arml.predict.choice import (
     BOOSTING,
@@ -56,11 +55,10 @@ from arml.predict.choice import (
     by_scikit,
     mean_of,
 )
-from arml.predict.files import write_learner
 from arml.predict.folds import FOLDS, Places, equal_rows, folds, units_of
 from arml.predict.inputs import checked_groups, checked_labels
-from arml.predict.predictor import adapting
 from arml.predict.reliability import FEW, conformal_rank
+from arml.predict.trained import Task, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
     Schema,
@@ -127,16 +125,47 @@ class TablePredictor(PredictorBase):
 
     def __init__(
         self,
-        portable: Portable,
+        learner: TrainedLearner,
         schema: Schema,
         values: Values,
         y: Float[np.ndarray, " n"] | Int[np.ndarray, " n"],
         classes: np.ndarray | None,
         groups: Int[np.ndarray, " n"] | None = None,
     ) -> None:
-        self.portable, self.schema, self.values, self.y = portable, schema, values, y
+        self.learner, self.schema, self.values, self.y = learner, schema, values, y
         self.classes, self.groups = classes, groups
         self.most = FOLDS if len(y) <= FEW else PARTS
+
+    @classmethod
+    def learned(
+        cls, learner: TrainedLearner, x: Any, y: Any, sample_weight: Any = None, **options: Any
+    ) -> "TablePredictor":
+        """The predictor of rows: see `learned`. It warns of each column that is not used because
+        its cells say nothing about new rows, and of each hint."""
+        if sample_weight is not None:
+            raise ValueError("a learner of tables cannot use sample weights: leave them out")
+        predictor = learned(learner, x, y, **options)
+        for name in predictor.keys:
+            if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
+                warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=4)
+        for hint in (*predictor.schema.hints, *predictor.hints):
+            warnings.warn(hint, stacklevel=4)
+        return predictor
+
+    @classmethod
+    def restored(
+        cls, learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: Task
+    ) -> "TablePredictor":
+        """A predictor from the arrays and the facts that `save` wrote."""
+        classes = None if task.classes is None else np.asarray(task.classes)
+        schema = msgspec.convert(task.reader, Schema)
+        given = arrays["x"], arrays["y"], classes, arrays.get("groups")
+        predictor = cls(learner, schema, *given)
+        if "weights" in arrays:
+            weights = zip(predictor.choice.models, arrays["weights"].tolist(), strict=True)
+            vars(predictor)["weights"] = {name: weight for name, weight in weights if weight}
+        predictor.target = task.target
+        return predictor
 
     @property
     def remarks(self) -> list[str]:
@@ -239,7 +268,7 @@ class TablePredictor(PredictorBase):
     def _by_learner(
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
     ) -> Callable[[np.ndarray], Outputs]:
-        learner = adapting(self.portable, self.classes)
+        learner = self.learner.of_classes(0 if self.classes is None else len(self.classes))
         # The same width for all folds; one may have a value of a category more. And of few rows the
         # same height, because compiling takes longer than computing.
         width = width_of(max(self._width, x.shape[1]))
@@ -260,8 +289,8 @@ class TablePredictor(PredictorBase):
             found = np.concatenate(parts)[: len(x)]
             # A temperature divides the logits of a classifier and multiplies a number's scale.
             if self.classes is None:
-                return found * [1.0, self.portable.temperature]
-            return found[:, : len(self.classes)] / self.portable.temperature
+                return found * [1.0, self.learner.temperature]
+            return found[:, : len(self.classes)] / self.learner.temperature
 
         return predict
 
@@ -359,7 +388,7 @@ class TablePredictor(PredictorBase):
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
 
-    def to_onnx(self, path: Path | str, model: Path | str | None = None) -> None:
+    def to_onnx(self, path: Path | str) -> None:
         """**Raises** `ValueError`: an ONNX file cannot read the cells of a table."""
         raise ValueError(
             f"{path}: this predictor predicts rows of tables, whose cells an ONNX file cannot "
@@ -375,28 +404,11 @@ class TablePredictor(PredictorBase):
         support = {"x": self.values, "y": self.y}
         support |= {} if self.groups is None else {"groups": self.groups}
         support["weights"] = np.array([self.weights.get(k, 0.0) for k in self.choice.models])
-        write_learner(self.portable, folder, support=support, task=task)
+        write_learner(self.learner, folder, support=support, task=task)
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
-        return f"{type(self).__name__}({kinds}{len(self.y)} examples; {self.portable.about})"
-
-
-def restored(
-    portable: Portable,
-    arrays: Mapping[str, np.ndarray],
-    classes: np.ndarray | None,
-    target: str | None,
-    schema: Mapping[str, Any],
-) -> TablePredictor:
-    """A predictor from the arrays and the facts that `TablePredictor.save` wrote."""
-    read = msgspec.convert(schema, Schema)
-    given = arrays["x"], arrays["y"], classes, arrays.get("groups")
-    predictor = TablePredictor(portable, read, *given)
-    weights = zip(predictor.choice.models, arrays["weights"].tolist(), strict=True)
-    vars(predictor)["weights"] = {name: weight for name, weight in weights if weight}
-    predictor.target = target
-    return predictor
+        return f"{type(self).__name__}({kinds}{len(self.y)} examples; {self.learner.about})"
 
 
 def widening(
@@ -415,7 +427,7 @@ def widening(
 
 
 def learned(
-    portable: Portable,
+    learner: TrainedLearner,
     x: Any,
     y: Any,
     *,
@@ -450,7 +462,7 @@ def learned(
     if not n:
         raise ValueError("no rows: give some examples")
     classes, places = None, np.zeros(0)
-    if portable.problem.kind == "regression":
+    if learner.problem.kind == "regression":
         places = targets_of(y, n)
     else:
         classes, places = checked_labels(y, n)
@@ -464,19 +476,7 @@ def learned(
     hints = (*schema.hints, *label_hints(labels, lines))
     schema = replace(schema, left_out={**asked, **schema.left_out}, hints=hints)
     values = schema.read(table, where, lines)
-    return TablePredictor(portable, schema, values, places, classes, together)
-
-
-def adapted(portable: Portable, x: Any, y: Any, **options: Any) -> TablePredictor:
-    """As `learned`, with a warning for each column that is not used because its cells say nothing
-    about new rows, and for each hint."""
-    predictor = learned(portable, x, y, **options)
-    for name in predictor.keys:
-        if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
-            warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=3)
-    for hint in (*predictor.schema.hints, *predictor.hints):
-        warnings.warn(hint, stacklevel=3)
-    return predictor
+    return TablePredictor(learner, schema, values, places, classes, together)
 
 
 class Sheet(NamedTuple):
@@ -490,7 +490,7 @@ class Sheet(NamedTuple):
 
 
 def learned_sheet(
-    portable: Portable,
+    learner: TrainedLearner,
     cells: Mapping[str, Sequence[Cell]],
     lines: Sequence[int],
     target: str,
@@ -503,7 +503,7 @@ def learned_sheet(
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
-    name, regression = normal(target), portable.problem.kind == "regression"
+    name, regression = normal(target), learner.problem.kind == "regression"
     if name not in cells:
         raise ValueError(
             f"{where}: no column {target!r} to predict; name one of {', '.join(cells)}"
@@ -527,7 +527,7 @@ def learned_sheet(
             "classes: give more rows, or predict numbers (the learner tables-regression)"
         )
     x = {key: [column[i] for i in known] for key, column in cells.items() if key != name}
-    predictor = learned(portable, x, y, where=where, lines=own, **options)
+    predictor = learned(learner, x, y, where=where, lines=own, **options)
     predictor.target = name
     if remark:
         hints = (*predictor.schema.hints, remark)

@@ -740,7 +740,8 @@ def fit(
             raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
         state, seed = _copied(learner.state), learner.seed
     else:
-        usual = learner.training or FitOptions.usual(train.problem, steps)
+        made = learner.origin
+        usual = FitOptions.of(made.experiment) if made else FitOptions.usual(train.problem, steps)
         options, seed = replace(usual, steps=steps, **changed), seed or 0
         options.check()
         state = start(learner, options.outer.build(steps))

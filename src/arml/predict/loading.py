@@ -1,0 +1,90 @@
+"""Learners and predictors by their name, folder or object: the interface for practitioners.
+
+    predictor = arml.adapt("runs/mine", pictures, ["oak", "oak", "elm", "elm"])
+    predictor.predict(more)            # ["elm", ...]
+    predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
+    print(predictor.reliability())     # how far to trust it
+    predictor.save("trees"); arml.load_predictor("trees")
+
+A kind of learner is found by its folder or file, and imported then: photographs need no JAX, which
+takes a second to load.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from arml.predict.base import LearnerBase
+from arml.predict.files import PHOTOGRAPHS, check_predictor, kind_of, locate
+
+
+def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
+    """A learner, ready for tasks of one's own.
+
+        learner = arml.load("regression2d")
+        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
+        predictor.predict([[2.5, 1]])
+
+    **Arguments**
+
+    - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
+      (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
+      "photos", and an ONNX model of pictures, train nothing: see `arml.predict.photos`.
+    - `model`: the frozen model of a learner on features, if it is not the one that ships.
+    - `options`: of an ONNX model of pictures: see `arml.predict.photos.PhotoLearner`.
+
+    **Raises** `RunError` if there is none, `ValueError` for another object or model.
+    """
+    if isinstance(learner, str | os.PathLike):
+        learner, _ = locate(Path(learner))
+        if learner.is_file():
+            from arml.predict.photos import PhotoLearner
+
+            return PhotoLearner(model or learner, **options)
+    if options:
+        raise ValueError(f"{next(iter(options))} is for ONNX models of pictures: leave it out")
+    if not isinstance(learner, LearnerBase):
+        from arml.predict.learner import FewShotLearner
+
+        learner = FewShotLearner.of(learner)
+    return learner.with_model(model)
+
+
+def adapt(learner: Any, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    """Learn a task from a few labelled examples.
+
+        fitted = arml.fit(arml.build("maml", tasks), tasks, steps=400)
+        predictor = arml.adapt(fitted, [[0.0], [1.0], [2.0]], [0.0, 0.8, 0.9])
+        predictor.predict([[1.5]])
+
+    **Arguments**
+
+    - `learner`: as `arml.load` takes it.
+    - `x`, `y`, `sample_weight`, `options`: the examples, as `FewShotLearner.adapt` or
+      `PhotoLearner.adapt` takes them.
+
+    **Returns** a predictor: `predict`, `predict_proba`, `reliability`, `interval`, `add`, `save`,
+    `to_onnx`.
+
+    **Raises** `ValueError` for examples that cannot be learned, and as `arml.load`.
+    """
+    return load(learner).adapt(x, y, sample_weight, **options)
+
+
+def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
+    """A predictor that was saved. `model` is its frozen network, if it is not that of the package.
+
+        predictor.save("line")
+        arml.load_predictor("line").predict([[2.5, 1]])
+
+    **Raises** `RunError` if it is not there, altered or cut short.
+    """
+    folder = Path(folder)
+    check_predictor(folder)
+    if kind_of(folder) == PHOTOGRAPHS:
+        from arml.predict.photos import load_photo_predictor
+
+        return load_photo_predictor(folder, model)
+    from arml.predict.learner import read_predictor
+
+    return read_predictor(folder, model)

@@ -1,0 +1,46 @@
+"""The choice between the learners `photos` and `starter` for pictures that name no learner."""
+
+from typing import Any
+
+import numpy as np
+
+from arml.predict.base import PredictorBase
+from arml.predict.loading import load
+from arml.predict.pictures import listed, pixels_of
+
+SAMPLED = 15
+"""How many pictures are looked at to tell whether they are grey."""
+GREY = 8
+"""Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
+
+
+def starter_if_better(
+    predictor: PredictorBase, pictures: Any, labels: Any
+) -> tuple[Any | None, str]:
+    """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
+    and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
+    With one example of each class none can be left out, and `starter` is chosen.
+    """
+    pictures = listed(pictures)
+    sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
+    spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
+    if np.median(spread) > GREY:
+        return None, "a network that was trained on photographs"
+    groups = predictor.groups
+    starter = load("starter").adapt(pixels_of(pictures), labels, groups=groups)
+    starter = starter.using(starter.models[-1])
+    if np.bincount(predictor.y).max() == 1:
+        return starter, "the pictures are grey like drawings, and starter was trained on such"
+    likely = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
+    best, other = sorted(likely, key=lambda name: -likely[name])
+    return starter if best == "starter" else None, (
+        f"the pictures are grey like drawings, and {best} gives the labels of left-out examples "
+        f"more probability, {likely[best]:.0%} against {likely[other]:.0%}"
+    )
+
+
+def _likelihood(predictor: PredictorBase) -> float:
+    """The geometric mean probability of the labels of examples that were left out."""
+    found: Any = predictor.reliability()
+    own = found.probabilities[np.arange(len(found.labels)), found.labels]
+    return float(np.exp(np.mean(np.log(np.maximum(own, 1e-9)))))
