@@ -15,9 +15,8 @@ from tyro.conf import Positional
 from arml.cli.console import INTERRUPTED, Display, Stop, say
 from arml.datasets.prepare import open_store, place
 from arml.experiment import workers
-from arml.experiment.workers import Message
 from arml.report.tables import duration
-from arml.results.files import cores
+from arml.results.files import cores, read_metrics
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall
@@ -143,33 +142,35 @@ def carry_out(work: list[Unit], out: Path, count: int, on: str | None) -> tuple[
     """Carry out the units, each in a process of its own; returns how many failed, and how many
     were stopped or not begun. After Ctrl-C the processes save and end."""
     begin, console = time.monotonic(), Console()
-    ended: list[Unit] = []
-    failed: list[Unit] = []
     display = Display(console, "", rows=())
+    left = dict(enumerate(work))
+    failed = 0
 
-    def received(number: int, message: Message) -> None:
-        unit = work[number]
-        if "step" in message:
-            display.show(unit["folder"], message["step"], unit["experiment"]["steps"], row=number)
-            return
-        display.drop(number)
-        how = message["ended"]
-        ended.append(unit)
-        failed.extend([unit] if how != "done" else [])
-        spent, planned = time.monotonic() - begin, sum(done["seconds"] for done in ended)
-        left = sum(u["seconds"] for u in work) - planned
-        say(console, f"{unit['folder']}: {how}; about {duration(left * spent / planned)} left")
+    def look() -> None:
+        for number, unit in left.items():
+            if records := read_metrics(out / unit["folder"] / "metrics.jsonl"):
+                steps = unit["experiment"]["steps"]
+                display.show(unit["folder"], records[-1]["step"], steps, row=number)
 
     jobs = [{"out": str(out.resolve()), "unit": unit} for unit in work]
     stop = Stop("stopping: the runs save their state")
     # Elsewhere than on a terminal a line for each unit is enough.
-    with stop.listening(), display if console.is_terminal else nullcontext():
-        died = workers.carry_out(
-            "study.unit:work", jobs, out, workers=count, received=received, stop=stop, on=on
-        )
-    for number, why in died.items():
-        say(console, f"{work[number]['folder']}: failed: {why}")
-    return len(failed) + len(died), len(work) - len(ended) - len(died)
+    shown = console.is_terminal
+    watch = look if shown else lambda: None
+    with stop.listening(), display if shown else nullcontext():
+        for number, why in workers.carry_out(
+            "study.unit:work", jobs, out, workers=count, stop=stop, watch=watch, on=on
+        ):
+            if why or is_done(work[number], out):
+                unit = left.pop(number)
+                display.drop(number)
+                failed += bool(why)
+                later = sum(one["seconds"] for one in left.values())
+                planned = sum(one["seconds"] for one in work) - later
+                more = duration(later * (time.monotonic() - begin) / planned)
+                said = f"failed: {why}" if why else "done"
+                say(console, f"{unit['folder']}: {said}; about {more} left")
+    return failed, len(left)
 
 
 def listing(tables: list[Table], work: list[Unit]) -> str:

@@ -38,12 +38,7 @@ def is_done(unit: Unit, out: Path) -> bool:
     return is_scored(unit, out) and (not unit["explain"] or explained.is_file())
 
 
-def carry_out(
-    unit: Unit,
-    out: Path,
-    stopping: Callable[[], bool] = lambda: False,
-    watch: Callable[[int, Any], None] = lambda step, record: None,
-) -> bool:
+def carry_out(unit: Unit, out: Path, stopping: Callable[[], bool] = lambda: False) -> bool:
     """Train, score and explain one unit; returns whether it is finished.
 
     **Raises** `ValueError` in one line, as `arml.run` and `arml.evaluate` do.
@@ -55,7 +50,6 @@ def carry_out(
 
     def timed(step: int, record: Any) -> None:
         clock.append((step, time.process_time()))
-        watch(step, record)
 
     if arml.run(experiment, folder, stop=stopping, watch=timed) < experiment.steps:
         return False
@@ -121,17 +115,13 @@ def row_of(unit: Unit, run: arml.Run, scores: Scores) -> dict[str, Any]:
     }
 
 
-def work(job: dict[str, Any], send: Any, stop: Any) -> None:
-    """Carry out the job `{out, unit}` of a worker; sends each step, and at the end how it ended."""
+def work(job: dict[str, Any], stop: Callable[[], bool]) -> None:
+    """Carry out the job `{out, unit}` of a worker."""
     out, unit = Path(job["out"]), job["unit"]
     failure = out / unit["folder"] / "failure.json"
     try:
-        done = carry_out(unit, out, stop, lambda step, record: send({"step": step}))
+        carry_out(unit, out, stop)
     except (ValueError, OSError) as error:
-        why = " ".join(str(error).split())
-        write_json(failure, {"error": why})
-        send({"ended": f"failed: {why}"})
-    else:
-        failure.unlink(missing_ok=True)
-        if done:
-            send({"ended": "done"})
+        write_json(failure, {"error": " ".join(str(error).split())})
+        raise
+    failure.unlink(missing_ok=True)

@@ -180,6 +180,13 @@ def test_a_longer_training_goes_on_from_a_shorter_one(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
+def test_the_study_runs_on_ray(tmp_path):
+    done = study(*SMOKE, "--on", "ray", "--out", str(tmp_path / "smoke"))
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(load(tmp_path / "smoke").tables[0].rows) == 2
+
+
 def test_mistakes_are_one_line(called):
     for words, said in (
         (("nothing",), "unknown table 'nothing' of scale laptop: expected one of regression2d"),

@@ -24,7 +24,7 @@ from arml.experiment.options import (
     to_json,
 )
 from arml.experiment.recipes import experiment_for, initial, note_pace, started
-from arml.experiment.workers import Message, Send, Stop, carry_out
+from arml.experiment.workers import Job, Stop, carry_out
 from arml.results.files import (
     Json,
     JsonView,
@@ -283,7 +283,7 @@ def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonVi
 
 
 SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]
-"""Called with the seed, the step that it has reached, and the record of that step."""
+"""Called now and then with a seed, the step that it has reached, and the record of that step."""
 
 
 def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment, Path]:
@@ -307,34 +307,23 @@ def train_seeds(
     **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
     were stopped.
     """
-    jobs = []
-    for seed in seeds:
-        own, place = of_seed(absolute(experiment), folder, seed)
-        jobs.append({"experiment": to_json(own), "folder": str(place.resolve())})
+    runs = [of_seed(absolute(experiment), folder, seed) for seed in seeds]
+    jobs = [{"experiment": to_json(own), "folder": str(place.resolve())} for own, place in runs]
 
-    def received(number: int, record: Message) -> None:
-        watch(seeds[number], record.pop("step"), record)
+    def look() -> None:
+        for seed, (_, place) in zip(seeds, runs, strict=True):
+            if (place / CONFIG).exists():
+                last = [{"step": 0}, *read_metrics(place / METRICS)][-1]
+                watch(seed, last.pop("step"), last)
 
-    failed = carry_out(
-        "arml.experiment.running:work",
-        jobs,
-        folder,
-        workers=workers,
-        received=received,
-        stop=stop,
-        on=on,
-    )
-    return {seeds[number]: why for number, why in failed.items()}
+    function = "arml.experiment.running:work"
+    ended = carry_out(function, jobs, folder, workers=workers, stop=stop, watch=look, on=on)
+    return {seeds[number]: why for number, why in ended if why}
 
 
-def work(job: Message, send: Send, stop: Stop) -> None:
-    """Train one seed as a worker's job `{experiment, folder}`, and send each record."""
-
-    def watch(step: int, record: Mapping[str, float | None]) -> None:
-        send({**record, "step": step})
-
-    experiment = from_json(job["experiment"], "the experiment of a seed")
-    run(experiment, job["folder"], watch=watch, stop=stop)
+def work(job: Job, stop: Stop) -> None:
+    """Train one seed as a worker's job `{experiment, folder}`."""
+    run(from_json(job["experiment"], "the experiment of a seed"), job["folder"], stop=stop)
 
 
 class Run:

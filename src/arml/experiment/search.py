@@ -23,7 +23,7 @@ from msgspec import ValidationError, convert
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
-from arml.experiment.workers import Message, Send, Stop, carry_out
+from arml.experiment.workers import Job, Stop, carry_out
 from arml.results.files import Json, RunError, extra, locked, plain, read_metrics
 from arml.results.folder import seeds_in
 from arml.training import checkpoint
@@ -159,37 +159,40 @@ def tune(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     states = optuna().trial.TrialState
+    ended = [states.COMPLETE, states.PRUNED]
     study = opened(experiment, search, folder, storage)
     if workers == 1 and on is None:
         for number in _tried(study, experiment, folder, search, trials, stop):
             watch(study.get_trials()[number])
     else:
         shared = {"folder": str(folder.resolve()), "trials": trials, "storage": storage}
-        failed = carry_out(
-            "arml.experiment.search:work",
-            [{**_plan(experiment, search), **shared}] * workers,
-            folder,
-            workers=workers,
-            received=lambda _, ended: watch(study.get_trials()[ended["trial"]]),
-            stop=stop,
-            on=on,
-        )
-        if failed:
-            raise RunError(next(iter(failed.values())))
-    over = study.get_trials(states=[states.COMPLETE, states.PRUNED])
+        jobs = [{**_plan(experiment, search), **shared}] * workers
+        known = {trial.number for trial in study.get_trials(states=ended)}
+
+        def look() -> None:
+            for trial in study.get_trials(states=ended):
+                if trial.number not in known:
+                    known.add(trial.number)
+                    watch(trial)
+
+        work = "arml.experiment.search:work"
+        for _, why in carry_out(work, jobs, folder, workers=workers, stop=stop, watch=look, on=on):
+            if why:
+                raise RunError(why)
+    over = study.get_trials(states=ended)
     sign = 1 if _falls(experiment) else -1
     return sorted(over, key=lambda t: (t.state.name, 0 if t.value is None else sign * t.value))
 
 
-def work(job: Message, send: Send, stop: Stop) -> None:
-    """Try one choice after another as a worker, and send the number of each trial that is over."""
+def work(job: Job, stop: Stop) -> None:
+    """Try one choice after another as a worker."""
     read = optuna().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
     folder = Path(job["folder"])
     study = opened(experiment, search, folder, job["storage"])
-    for number in _tried(study, experiment, folder, search, job["trials"], stop):
-        send({"trial": number})
+    for _ in _tried(study, experiment, folder, search, job["trials"], stop):
+        pass
 
 
 def _falls(experiment: Experiment) -> bool:

@@ -67,10 +67,14 @@ class Processes:
         if jax.distributed.is_initialized():
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        own = (self.coordinator, self.processes, self.process) if self.coordinator else ()
+        named = bool(self.coordinator)
         try:
             jax.distributed.initialize(
-                *own, heartbeat_timeout_seconds=SILENT, shutdown_timeout_seconds=SILENT
+                self.coordinator or None,
+                self.processes if named else None,
+                self.process if named else None,
+                heartbeat_timeout_seconds=SILENT,
+                shutdown_timeout_seconds=SILENT,
             )
         except (ValueError, RuntimeError) as error:
             raise ValueError(
