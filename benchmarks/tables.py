@@ -2,6 +2,10 @@
 
     python benchmarks/tables.py --part test --sizes 3 5 --seeds 5 --out FILE.json LEARNER...
     python benchmarks/tables.py --part test --regression --out FILE.json LEARNER...
+    python benchmarks/tables.py --rows 80 200 700 --out FILE.json tables
+
+With --rows the examples are so many rows in all, with classes as frequent as in the table, and the
+models of a predictor of tables are compared with their weighted mean, which predicts.
 
 A LEARNER is what `arml.load` takes; several are compared, or none. Files of the same tasks are
 compared by their scores. Tables are those of
@@ -40,6 +44,7 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC, SVR
@@ -47,6 +52,7 @@ from sklearn.svm import SVC, SVR
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
+from arml.predict.choice import mean_of
 from arml.predict.folds import folds
 from arml.predict.tables import widening
 from arml.results.files import write_json
@@ -155,6 +161,48 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
             x, query = map(reader(schema, read[0], labels[0]), read)
             filled = (0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)
             yield size, seed, np.pad(x, filled), labels[0], np.pad(query, filled), labels[1]
+
+
+def drawn(origin: str, rows: list[int], seeds: int, regression: bool) -> Iterator[Any]:
+    """(rows, seed, examples, labels, queries, labels) of random rows of a table, as cells."""
+    cells, target = table(origin)
+    kept = np.array([i for i, cell in enumerate(target) if not missing(cell)])
+    y = np.array([float(target[i]) if regression else target[i] for i in kept])
+    for n in rows:
+        for seed in range(seeds):
+            places = np.random.default_rng([seed, n]).permutation(len(y))
+            support, queries = places[:n], places[n : n + 3 * QUERIES]
+            if not regression:
+                queries = queries[np.isin(y[queries], y[support])]
+            if len(queries) >= 40 and len(np.unique(y[support])) > 1:
+                some, more = (
+                    {c: [v[kept[i]] for i in part] for c, v in cells.items()}
+                    for part in (support, queries)
+                )
+                yield n, seed, some, y[support], more, y[queries]
+
+
+def chosen(learner: Any, one: Any) -> dict[str, list[float]]:
+    """Of each model of a predictor, and of their mean: the area under the ROC curve (mean over the
+    classes), accuracy and log loss; of numbers the RMSE over that of the mean."""
+    _, _, x, y, query, y_query = one
+    predictor = learner.adapt(x, y)
+    values, every = predictor.read(query).values, np.arange(len(y))
+    each = {name: predictor.choice.fit(every, name)(values) for name in predictor.choice.models}
+    each["their mean"] = mean_of(each, predictor.weights, predictor.classes is not None)
+    if predictor.classes is None:
+        base = np.sqrt(np.mean((y_query - y.mean()) ** 2))
+        errors = {k: np.sqrt(np.mean((found[:, 0] - y_query) ** 2)) for k, found in each.items()}
+        return {name: [float(error / base)] for name, error in errors.items()}
+    places, scores = np.searchsorted(predictor.classes, y_query), {}
+    several = [k for k in np.unique(places) if np.any(places != k)]
+    for name, found in each.items():
+        chances = softmax(found, axis=1)
+        own = chances[np.arange(len(places)), places]
+        area = np.mean([roc_auc_score(places == k, chances[:, k]) for k in several])
+        loss = -np.log(np.maximum(own, 1e-6)).mean()
+        scores[name] = [*map(float, (area, np.mean(chances.argmax(axis=1) == places), loss))]
+    return scores
 
 
 def opponents(shots: int) -> dict[str, Any]:
@@ -312,20 +360,29 @@ def main() -> None:
     parser.add_argument("--regression", action="store_true")
     parser.add_argument("--seeds", type=int, default=2, help="random draws of the examples")
     parser.add_argument("--sizes", type=int, nargs="*", help="only these numbers of examples")
+    parser.add_argument("--rows", type=int, nargs="*", help="compare the models of a predictor")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     kind = "regression" if options.regression else "classification"
     origins = ORIGINS[kind][options.part]
-    names = {name: Learned.load(name) for name in options.learners}
+    learner = arml.load(options.learners[0]) if options.rows else None
+    names = {} if options.rows else {name: Learned.load(name) for name in options.learners}
     done = json.loads(options.out.read_text()) if options.out.exists() else {"tasks": []}
     known = {row["table"] for row in done["tasks"]}
     for origin in origins:
         if origin in known:
             continue
         sizes = options.sizes or (ROWS if options.regression else SHOTS)
-        for one in tasks(origin, sizes, options.seeds, options.regression):
-            score = (measured if options.regression else scored)(names, one)
+        if options.rows:
+            some = drawn(origin, options.rows, options.seeds, options.regression)
+        else:
+            some = tasks(origin, sizes, options.seeds, options.regression)
+        for one in some:
+            if options.rows:
+                score = chosen(learner, one)
+            else:
+                score = (measured if options.regression else scored)(names, one)
             done["tasks"].append({"table": origin, "size": one[0], "seed": one[1], "scores": score})
         write_json(options.out, {"kind": kind, "part": options.part, **done})
         print(origin, flush=True)

@@ -482,6 +482,7 @@ def test_refusals_name_the_column():
         ({"a": ["5.1", "5.2", "1e400"]}, "'1e400' in column 'a' of row 3 is no number"),
         ({"a": ["5 %", "6 %", "7"]}, "'7' in column 'a' of row 3 is no number with the unit '%'"),
         ({"a": ["1", "1"]}, "no column can be used: 'a' has one value"),
+        ({"a": ["0.0"] * 30}, "no column can be used: 'a' has one value"),
         (
             {"name": [f"passenger {i}" for i in range(6)]},
             "'name' texts that differ in nearly every",

@@ -428,7 +428,7 @@ def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> 
         why = f"has codes with a leading zero, such as {min(counts)!r}"
     elif len(forms) > len(counts) / 2 and (near := [text for text in odd if text in forms]):
         why = f"has {forms[near[0]]}, such as {near[0]!r}"
-    elif len(odd) < len(counts):
+    elif odd and len(odd) < len(counts):
         why = f"has texts among its numbers, such as {odd[0]!r}"
     if len(counts) > 1 and name not in source.keep:
         if len(counts) > (n / 2 if why else max(FREE, n / 2)):
