@@ -31,7 +31,15 @@ ELSEWHERE = {
 }
 """Pages that lie outside docs/, and what they are in the site."""
 PARTS = {
-    "Guides": ("questions", "photographs-and-tables", "research", "arml", "data", "growing", "scaling"),
+    "Guides": (
+        "questions",
+        "photographs-and-tables",
+        "research",
+        "arml",
+        "data",
+        "growing",
+        "scaling",
+    ),
     "Reference": ("api",),
     "Results": ("study", "study-tables", "study-searched", "benchmarks"),
     "Project": ("changelog", "contributing", "starter-set"),
