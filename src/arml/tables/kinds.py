@@ -17,7 +17,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -196,7 +196,7 @@ class Number(Column, frozen=True, tag="number"):
 
     kind = "number"
     unit: str = ""
-    style: str = "."
+    style: Annotated[str, msgspec.Meta(min_length=1, max_length=2)] = "."
     """One of `STYLES`."""
 
     @classmethod
