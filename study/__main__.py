@@ -35,8 +35,8 @@ class Options:
     tables: Positional[tuple[str, ...]] = ()
     """Tables to run; all of the scale if none is named. --list names them."""
     scale: Literal["smoke", "laptop", "real", "paper"] = "laptop"
-    """Two minutes; some hours on 2 cores; real pictures, in the order of their turns; or the
-    paper's own budget on the benchmarks' data, which is days of a GPU."""
+    """Minutes, most of them to compile; some hours on 2 cores; real pictures, in the order of their
+    turns; or the paper's own budget on the benchmarks' data, which is days of a GPU."""
     workers: int = 0
     """Processes at a time; 0 for one on each CPU core, or one if there is an NVIDIA GPU."""
     on: str | None = None
