@@ -260,9 +260,3 @@ def test_the_inner_loop_s_options_are_honoured():
     after = bounded.move(bounded.particles, read, on.support.y, 1)
     moves = jax.tree.leaves(jax.tree.map(jnp.subtract, after.weights, bounded.particles.weights))
     assert max(np.max(np.abs(a)) for a in moves) == pytest.approx(RATE * 0.01 / 6)
-
-
-def test_options_are_checked():
-    BMAMLOptions().check()
-    with pytest.raises(ValueError, match="particles must be at least 1, got 0"):
-        BMAMLOptions(particles=0).check()

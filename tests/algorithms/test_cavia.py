@@ -59,12 +59,3 @@ def test_a_task_moves_nothing_but_the_context(kind):
     assert eqx.tree_equal(adapted.head, net.head)
     still = with_steps(learner, 0).adapt(support, key=KEY).predict(x)
     np.testing.assert_allclose(still, net(x), rtol=1e-5, atol=1e-6)
-
-
-def test_the_options_are_the_authors():
-    for kind, features, wanted in (
-        ("regression", (1,), (1.0, 1, 5)),
-        ("classification", (84, 84, 3), (1.0, 2, 100)),
-    ):
-        made = cavia(Problem(kind, features, 5, shots=1, queries=1))
-        assert (made.inner_rate, made.inner_steps, made.context) == wanted

@@ -1,9 +1,12 @@
 """The contract on vectors, with few ways and many; and what regression is refused for."""
 
+from dataclasses import replace
+
 import jax
 import pytest
 
 from arml.algorithms import ALGORITHMS
+from arml.core.checks import check
 from arml.experiment.contract import KINDS, MLP, Kind, blobs, make
 from contract_suite import *  # noqa: F403
 from contract_suite import cases, check_runs
@@ -23,3 +26,17 @@ def test_regression_is_refused_where_it_has_no_meaning(name):
     case = make(name, KINDS["regression"])
     with pytest.raises(ValueError, match="needs classification tasks"):
         case.build(jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_numbers_below_their_bounds_are_refused(name):
+    usual = ALGORITHMS[name].options(KINDS["vectors"].tasks.problem)
+    check(usual)
+    bounds = [(key, 0) for kind in type(usual).__mro__ for key in vars(kind).get("POSITIVE", ())]
+    for kind in type(usual).__mro__:
+        for key, least in vars(kind).get("LEAST", {}).items():
+            bounds.append((key, (least[0] if isinstance(least, tuple) else least) - 1))
+    for key, bad in bounds:
+        value = (bad,) if isinstance(getattr(usual, key), tuple) else type(getattr(usual, key))(bad)
+        with pytest.raises(ValueError, match=f"{key} must be"):
+            check(replace(usual, **{key: value}))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.conditioned import Conditioned
-from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores, hsml
+from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.nn.modulation import Gate
@@ -169,26 +169,3 @@ def test_labels_are_read():
         assert ours.encode.summarise.output.weight.shape == (5, features)
         code, other = encode(ours, Examples(x, y))[0], encode(ours, Examples(x, y[::-1]))[0]
         assert np.max(np.abs(code - other)) > 1e-3
-
-
-def test_presets():
-    regression, vectors = hsml(REGRESSION), hsml(VECTORS)
-    assert (regression.inner_rate, regression.mu, regression.spread) == (0.001, 0.01, 2.0)
-    images = hsml(Problem("classification", (84, 84, 3), 5, 1, 15))
-    assert (images.embedding, images.width, images.spread, images.window) == (64, 128, 10.0, 5)
-    np.testing.assert_allclose(images.mu, 0.01 / 75)
-    np.testing.assert_allclose((images.inner_rate, vectors.inner_rate), (0.05, 0.02))
-    for options in (regression, vectors, images):
-        options.check()
-
-
-def test_options_are_checked():
-    HSMLOptions().check()
-    for options, said in (
-        ({"clusters": ()}, "clusters must name at least one level"),
-        ({"clusters": (4, 0)}, "clusters must be at least 1, got 0"),
-        ({"spread": 0.0}, "spread must be above 0"),
-        ({"mu": -1.0}, "mu must be 0 or more"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            HSMLOptions(**options).check()

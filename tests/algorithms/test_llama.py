@@ -120,14 +120,6 @@ def test_kronecker_blocks_on_one_example_are_the_dense_blocks(kind):
 
 @pytest.mark.slow
 @BOTH
-def test_diagonal_blocks_are_the_dense_diagonal(kind):
-    ours, x = built(kind, hidden=(5, 4), curvature="diagonal"), inputs(7)
-    diagonals = [np.diag(np.diag(block)) for block in fishers(kind, ours.net, x)]
-    np.testing.assert_allclose(volume(ours, x), log_det(diagonals), rtol=1e-9)
-
-
-@pytest.mark.slow
-@BOTH
 def test_kronecker_s_trace_is_near_the_dense_one(kind):
     """On many examples the factors are an approximation, of the right size: n * A (x) G."""
     ours, x = built(kind, hidden=(5, 4)), inputs(40)
@@ -277,11 +269,3 @@ def test_the_statistics_are_those_that_predictions_have(normalisation):
 
     ours_logits, expected = forward(images.net)
     np.testing.assert_allclose(ours_logits, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_options_are_checked():
-    LLAMAOptions().check()
-    with pytest.raises(ValueError, match="eta must be 0 or more, got -1"):
-        LLAMAOptions(eta=-1.0).check()
-    with pytest.raises(ValueError, match="precision must be above 0, got 0"):
-        LLAMAOptions(precision=0.0).check()

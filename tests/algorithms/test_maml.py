@@ -177,9 +177,3 @@ def test_offsets_of_the_normalisation_are_shared_by_all_tasks():
         assert isinstance(new.offset, Shared)
         np.testing.assert_array_equal(old.offset.value, new.offset.value)
         assert np.any(old.layer.kernel != new.layer.kernel)
-
-
-def test_options_are_checked():
-    MAMLOptions().check()
-    with pytest.raises(ValueError, match="inner_rate must be 0 or more"):
-        MAMLOptions(inner_rate=-1.0).check()

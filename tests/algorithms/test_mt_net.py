@@ -237,9 +237,3 @@ def test_only_layers_are_warped():
     net = warped(base())
     assert [type(layer.layer).__name__ for layer in layers_of(net)] == ["Linear", "Linear"]
     np.testing.assert_array_equal(net(task().query.x), base()(task().query.x))
-
-
-def test_options_are_checked():
-    MTNetOptions().check()
-    with pytest.raises(ValueError, match="inner_rate must be 0 or more"):
-        MTNetOptions(inner_rate=-1.0).check()

@@ -14,7 +14,6 @@ from arml.algorithms.mumomaml import (
     BidirectionalLSTM,
     ImageEncoder,
     MUMOMAMLOptions,
-    mumomaml,
 )
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import adaptable
@@ -217,15 +216,3 @@ def test_labels_matter_to_the_encoder_of_sequences_and_not_to_that_of_images():
         ours, (x, y) = learner(problem), task(problem).support
         code, other = code_of(ours, Examples(x, y)), code_of(ours, Examples(x, y[::-1]))
         assert np.array_equal(code, other) == same
-
-
-def test_presets():
-    images = mumomaml(Problem("classification", (84, 84, 3), 5, 1, 15))
-    assert (images.modulation, images.width, images.filters) == ("sigmoid", 128, 32)
-    np.testing.assert_allclose(images.inner_rate, 0.05)
-    regression = mumomaml(REGRESSION)
-    assert (regression.width, regression.inner_rate) == (40, 0.001)
-    for options in (images, regression):
-        options.check()
-    with pytest.raises(ValueError, match="width must be at least 1"):
-        MUMOMAMLOptions(width=0).check()

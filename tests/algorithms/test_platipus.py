@@ -207,11 +207,3 @@ def test_shared_arrays_have_no_distribution():
         assert isinstance(new.offset, Shared)
         np.testing.assert_array_equal(old.offset.value, new.offset.value)
         assert np.any(old.layer.kernel != new.layer.kernel)
-
-
-def test_options_are_checked():
-    PLATIPUSOptions().check()
-    with pytest.raises(ValueError, match="samples must be at least 1, got 0"):
-        PLATIPUSOptions(samples=0).check()
-    with pytest.raises(ValueError, match="noise must be above 0, got 0"):
-        PLATIPUSOptions(noise=0.0).check()

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from arml.algorithms.maml import MAML
 from arml.algorithms.proto_maml import ProtoMAML, ProtoMAMLOptions
@@ -58,17 +57,3 @@ def test_with_steps_it_is_maml_from_that_head():
     maml = MAML(replace(NET, head=head), learner().inner, learner().loss)
     ours = probabilities(learner(), TASK.query.x)
     np.testing.assert_allclose(ours, probabilities(maml, TASK.query.x), rtol=1e-4, atol=1e-6)
-
-
-def test_steps_lower_the_support_loss():
-    def loss(steps: int) -> float:
-        given = with_steps(learner(), steps)
-        p = probabilities(given, TASK.support.x)
-        return -float(jnp.mean(jnp.log(p[jnp.arange(len(p)), TASK.support.y])))
-
-    assert loss(3) < loss(1) < loss(0)
-
-
-def test_it_refuses_regression():
-    with pytest.raises(ValueError, match="Proto-MAML needs classification"):
-        ProtoMAMLOptions().build(NET, Problem("regression", (4,), 1, 5, 5), key=KEY)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml import ClassMeans
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
 from arml.experiment.contract import Blobs
@@ -147,12 +146,6 @@ def test_classes_that_a_task_lacks_take_no_part():
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-6)
 
 
-def test_the_prototype_of_a_class_without_examples_is_zero():
-    e = jnp.ones((2, 3))
-    means = ClassMeans(2)(e, e, jnp.array([1, 1]))
-    np.testing.assert_array_equal(means, [[0, 0, 0], [1, 1, 1]])
-
-
 def test_a_scale_that_is_learned_is_a_meta_parameter_and_a_constant_is_not():
     of = problem()
     net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
@@ -169,25 +162,6 @@ def test_a_scale_that_is_learned_is_a_meta_parameter_and_a_constant_is_not():
     np.testing.assert_allclose(
         ours, 0.3 * predict(protonet(of), on.support, on.query.x), rtol=1e-4, atol=1e-5
     )
-
-
-def test_of_one_shot_the_mahalanobis_distance_is_the_squared_one():
-    of = problem(shots=1)
-    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
-    on, learner = task(of), ProtoNetOptions(metric="mahalanobis").build(net, of, key=KEY)
-    ours = predict(learner, on.support, on.query.x)
-    expected = predict(protonet(of), on.support, on.query.x)
-    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_mahalanobis_distances_have_finite_gradients_and_other_predictions():
-    of = problem()
-    net = MLPOptions(hidden=(8,), init="he").build(of, key=KEY)
-    on, learner = task(of), ProtoNetOptions(metric="mahalanobis").build(net, of, key=KEY)
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(on, key=KEY)))(learner)
-    assert all(np.all(np.isfinite(a)) and np.any(a) for a in jax.tree.leaves(gradient))
-    ours = predict(learner, on.support, on.query.x)
-    assert np.max(np.abs(ours - predict(protonet(of), on.support, on.query.x))) > 1e-3
 
 
 def test_a_file_of_an_earlier_version_names_the_rotation_otherwise():

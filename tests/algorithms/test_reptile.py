@@ -102,9 +102,3 @@ def test_minibatches_pass_through_all_examples():
     assert np.any(chosen[:6] != chosen[6:12])
     for size in (0, 6, 9):
         assert all(list(b) == list(range(6)) for b in minibatches(6, size, 2, key=KEY))
-
-
-def test_options_are_checked():
-    ReptileOptions().check()
-    with pytest.raises(ValueError, match="inner_batch must be 0 or more"):
-        ReptileOptions(inner_batch=-1).check()

@@ -14,7 +14,6 @@ from arml.algorithms.tadam import TADAM, TADAMOptions, root
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import MetaLearner
 from arml.experiment.contract import Blobs
-from arml.nn.heads import ABSENT
 from arml.nn.networks import Conv4Options, MLPOptions
 
 KEY = jax.random.key(0)
@@ -170,34 +169,6 @@ def test_the_distance_has_a_finite_gradient_at_zero():
     assert np.isfinite(meta_loss(tadam(of), on))
 
 
-def test_the_scale_is_learned_if_wanted():
-    of = problem()
-    on, learned = task(of), tadam(of, scale=2.0, learn_scale=True)
-    fixed = tadam(of, scale=2.0)
-    np.testing.assert_allclose(meta_loss(learned, on), meta_loss(fixed, on), rtol=1e-6)
-    assert not eqx.is_array(fixed.alpha)
-    above, below = (
-        meta_loss(eqx.tree_at(lambda m: m.alpha, learned, jnp.asarray(alpha)), on)
-        for alpha in (2.01, 1.99)
-    )
-    slope = (above - below) / 0.02
-    np.testing.assert_allclose(gradient(learned, on).alpha, slope, rtol=0.02, atol=1e-4)
-
-
-def test_classes_that_a_task_lacks_take_no_part():
-    """A learner for five classes on a task of three is the learner for three, its code too."""
-    on, labels = task(problem()), jnp.array([0, 2, 4])
-    few, many = conditioned(tadam(problem())), conditioned(tadam(problem(ways=5)))
-    many = eqx.tree_at(lambda m: (m.body, m.ten), many, (few.body, few.ten))
-    spread = on.support._replace(y=labels[on.support.y])
-    ours = predict(many, spread, on.query.x)
-    expected = predict(few, on.support, on.query.x)
-    np.testing.assert_allclose(ours[:, labels], expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(ours[:, [1, 3]], ABSENT)
-    on = on._replace(support=spread, query=on.query._replace(y=labels[on.query.y]))
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient(many, on)))
-
-
 @pytest.mark.slow
 def test_a_conditioned_convolution_with_statistics_of_the_support_set():
     """The films of the second pass act, and a query is still judged by itself."""
@@ -211,11 +182,3 @@ def test_a_conditioned_convolution_with_statistics_of_the_support_set():
         predict(learner, on.support, on.query.x[1:2]), ours[1:2], rtol=1e-4, atol=1e-5
     )
     assert np.max(np.abs(ours - predict(plain, on.support, on.query.x))) > 0.1
-
-
-def test_options_are_checked():
-    TADAMOptions().check()
-    with pytest.raises(ValueError, match="scale must be above 0"):
-        TADAMOptions(scale=0.0).check()
-    with pytest.raises(ValueError, match="auxiliary must be 0 or more"):
-        TADAMOptions(auxiliary=-1.0).check()

@@ -173,20 +173,3 @@ def test_no_gradient_passes_through_the_subspace():
 def test_as_many_classes_as_dimensions_are_refused():
     with pytest.raises(ValueError, match="more dimensions than there are classes, got 8 for 8"):
         tapnet(problem(ways=D))
-
-
-def test_a_scale_multiplies_the_logits():
-    problem = Problem("classification", (6,), 3, 2, 3)
-    net = MLPOptions(hidden=(8,), init="he").build(problem, key=KEY)
-    task = Blobs(problem).sample(jax.random.key(1))
-
-    @eqx.filter_jit
-    def logits(learner):
-        return learner.adapt(task.support, key=KEY).predict(task.query.x)
-
-    plain, scaled, learned = (
-        logits(TapNetOptions(**options).build(net, problem, key=KEY))
-        for options in ({}, {"scale": 0.2}, {"scale": 0.2, "learn_scale": True})
-    )
-    np.testing.assert_allclose(scaled, 0.2 * plain, rtol=1e-5)
-    np.testing.assert_allclose(learned, scaled, rtol=1e-6)

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from arml.algorithms.versa import VERSA, VERSAOptions, VERSARegression
 from arml.core.episodes import Examples, Problem, Task
@@ -191,9 +190,3 @@ def test_regression_reads_a_set():
         ours, predict(learner, Examples(x[::-1], y[::-1]), queries), rtol=1e-4, atol=1e-5
     )
     assert np.max(np.abs(ours - predict(learner, Examples(x, y[::-1]), queries))) > 1e-3
-
-
-def test_options_are_checked():
-    VERSAOptions().check()
-    with pytest.raises(ValueError, match="samples must be at least 1"):
-        VERSAOptions(samples=0).check()

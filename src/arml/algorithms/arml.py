@@ -41,11 +41,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from arml.algorithms.conditioned import Conditioned, Encoder, Modulate
+from arml.algorithms.conditioned import Conditioned, Embedder, Modulate
 from arml.algorithms.method import Changes, Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
-from arml.core.learner import Embedding, Network
+from arml.core.learner import Network
 from arml.core.losses import loss_of
 from arml.nn import modulation
 from arml.nn.autoencoders import (
@@ -190,7 +190,7 @@ class Trace(NamedTuple):
     loss_t: Float[Array, ""] | float
 
 
-class Relational(Encoder):
+class Relational(Embedder):
     """The task encoder: embed, make prototypes, read the graph, summarise. Eq. (2) to (9)."""
 
     embed: Embed
@@ -224,10 +224,6 @@ class Relational(Encoder):
         found = self.trace(support)
         code = found.q if found.t is None else jnp.concatenate([found.q, found.t])
         return code, self.mu_1 * found.loss_t + self.mu_2 * found.loss_q  # Eq. (11)
-
-    def embedding(self) -> Embedding:
-        """In classification E reads x alone, so any labels serve."""
-        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 class ARML(Conditioned):

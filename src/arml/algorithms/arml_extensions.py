@@ -51,7 +51,7 @@ from arml.algorithms.arml import (
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import Conditioned, Encoder
+from arml.algorithms.conditioned import Conditioned, Embedder
 from arml.algorithms.method import Changes
 from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
@@ -115,7 +115,7 @@ class VertexTrace(NamedTuple):
     surprise: Float[Array, ""]
 
 
-class VertexReader(Encoder):
+class VertexReader(Embedder):
     """The code is the reading: how much the task's prototypes read each vertex, on average. The
     vertices learn to stand where prototypes are."""
 
@@ -142,10 +142,6 @@ class VertexReader(Encoder):
         if self.own:
             code = jnp.concatenate([code, jnp.tanh(jnp.mean(found.prototypes, axis=0))])
         return code, self.mu * found.surprise
-
-    def embedding(self) -> Embedding:
-        """In classification the embedding reads x alone, so any labels serve."""
-        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 # What the vertices own. A task blends it by how much it reads each vertex.

@@ -6,7 +6,8 @@ import abc
 from collections.abc import Callable
 
 import equinox as eqx
-from jaxtyping import Array, PRNGKeyArray, PyTree
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples
 from arml.core.inner import GradientDescent
@@ -26,6 +27,16 @@ class Encoder(eqx.Module):
     def embedding(self) -> Embedding | None:
         """Its embedding of single inputs in classification; None if it has none."""
         return None
+
+
+class Embedder(Encoder):
+    """An encoder that embeds examples; in classification it reads x alone."""
+
+    embed: eqx.AbstractVar[Callable[[Examples], Float[Array, "n d"]]]
+
+    def embedding(self) -> Embedding:
+        """By any labels, because they are not read."""
+        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 class Conditioned(MetaLearner):

@@ -34,11 +34,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from arml.algorithms.conditioned import Conditioned, Encoder
+from arml.algorithms.conditioned import Conditioned, Embedder
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
-from arml.core.learner import Embedding, Network
+from arml.core.learner import Network
 from arml.core.losses import loss_of
 from arml.nn.autoencoders import GRUAutoencoder, Summary
 from arml.nn.embeddings import embedding_of
@@ -137,7 +137,7 @@ def _each(init: Initialiser, count: int, shape: tuple[int, ...], key: PRNGKeyArr
     return jnp.stack([init(k, shape, jnp.float32) for k in jax.random.split(key, count)])
 
 
-class TreeEncoder(Encoder):
+class TreeEncoder(Embedder):
     """Embed, summarise, climb."""
 
     embed: Callable[[Examples], Float[Array, "n d"]]
@@ -154,10 +154,6 @@ class TreeEncoder(Encoder):
             samples = jnp.concatenate([samples, labels], axis=1)
         code, error = self.summarise(samples)  # g and its reconstruction loss
         return jnp.concatenate([code, self.tree(code)]), self.mu * error  # [g; h]
-
-    def embedding(self) -> Embedding:
-        """In classification it reads x alone, so any labels serve."""
-        return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
 @dataclass(frozen=True, kw_only=True)

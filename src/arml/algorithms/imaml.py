@@ -1,12 +1,9 @@
 """iMAML: MAML whose outer gradient is implicit. A proximal term keeps the adapted weights phi near
 the initialisation theta. At the minimum of both, the implicit function theorem gives d phi/d theta
-from phi alone: the inner steps are neither stored nor differentiated, so that more of them need no
-more memory.
+from phi alone: more inner steps need no more memory. The option `implicit` of `maml` is lambda.
 
     phi = argmin L_support(phi) + lambda / 2 ||phi - theta||^2                         Eq. (3)
     d phi / d theta = (I + H / lambda)^-1, H the Hessian of L_support at phi           Eq. (6)
-
-The option `implicit` of `maml` is lambda.
 
 [1] Rajeswaran, Finn, Kakade and Levine, Meta-Learning with Implicit Gradients, NeurIPS 2019.
     Equation numbers are this paper's.
@@ -15,9 +12,8 @@ The option `implicit` of `maml` is lambda.
 Differences
 - Each inner step descends on the loss and the proximal term. In [2] the steps descend on the loss,
   and one more on the proximal term.
-- Conjugate gradients solve with H + lambda I. [2] adds damping: it solves with 2 I + H / (lambda +
-  10). Both take 5 steps. Where H has eigenvalues below -lambda the solution has no meaning, so
-  lambda must be large enough for the network.
+- Conjugate gradients take 5 steps, as in [2], but without its damping: it solves with
+  2 I + H / (lambda + 10). If H has eigenvalues below -lambda, the solution has no meaning.
 - Normalisation offsets, which tasks share, have an implicit gradient, too.
 """
 
@@ -55,21 +51,19 @@ class ImplicitDescent(eqx.Module):
 
         phi = adaptable(jax.lax.stop_gradient(self.inner(objective, join(fixed_theta, fixed_rest))))
 
-        def slope(p: N, rest: N) -> N:
-            gradient: N = jax.grad(lambda p: loss(join(p, rest)))(p)
-            return gradient
+        def slope(p: N, theta: N, rest: N) -> N:
+            """The gradient of the objective, which is zero at its minimum."""
+            gradient = jax.grad(lambda p: loss(join(p, rest)))(p)
+            both: N = jax.tree.map(lambda g, p, t: g + self.strength * (p - t), gradient, p, theta)
+            return both
 
         def product(v: N) -> N:
             """(H + lambda I) v."""
-            bent = jax.jvp(lambda p: slope(p, fixed_rest), (phi,), (v,))[1]
-            both: N = jax.tree.map(lambda h, v: h + self.strength * v, bent, v)
-            return both
+            bent: N = jax.jvp(lambda p: slope(p, fixed_theta, fixed_rest), (phi,), (v,))[1]
+            return bent
 
-        # The derivative of what must be zero at the minimum; its value here is zero.
-        push = jax.tree.map(
-            lambda g, p, t: g + self.strength * (p - t), slope(phi, rest), phi, theta
-        )
-        push = jax.tree.map(lambda a: a - jax.lax.stop_gradient(a), push)
+        push = slope(phi, theta, rest)
+        push = jax.tree.map(lambda a: a - jax.lax.stop_gradient(a), push)  # only its derivative
         gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=SOLVER_STEPS)[0]  # Eq. (6)
         adapted: N = jax.tree.map(jnp.subtract, phi, gap)
         return join(adapted, rest)

@@ -21,13 +21,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.imaml import ImplicitDescent
-from arml.algorithms.maml_plus_plus import MultiStep, StepRates
+from arml.algorithms.maml_plus_plus import StepRates, importance
 from arml.algorithms.method import Changes, Method
-from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.inner import GradientDescent, InnerOptions, adaptable, steps_of, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
@@ -42,10 +43,28 @@ class MAML(MetaLearner):
     net: Network
     inner: GradientDescent | ImplicitDescent
     loss: Loss = eqx.field(static=True)
+    until: int = eqx.field(static=True, default=0)
+    """MAML++: the outer step from which on only the last inner step counts."""
+    weights: Float[Array, " steps"] | None = None
+    """MAML++, in training: how much the query loss after each inner step counts."""
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
         return Adapted(adapted.given(support.x), net=adapted)
+
+    def scheduled(self, step: Int[Array, ""]) -> "MAML":
+        if not self.until:
+            return self
+        return replace(self, weights=importance(step, self.until, steps_of(self)))
+
+    def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The query loss after the last step, or the weighted ones after each."""
+        if self.weights is None:
+            return super().meta_loss(task, key=key)
+        assert isinstance(self.inner, GradientDescent)
+        (x, y), query = task.support, task.query
+        nets = self.inner.path(lambda net: self.loss(net(x), y), self.net)
+        return jnp.stack([self.loss(n.given(x)(query.x), query.y) for n in nets]) @ self.weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +86,22 @@ class MAMLOptions(InnerOptions):
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        others = ("step_rates", "learn_rates", "first_order", "multi_step")
-        for name in (n for n in others if self.implicit and getattr(self, n)):
-            raise ValueError(f"implicit takes no {name}: leave one of them out")
-        if self.step_rates and self.learn_rates:
-            raise ValueError("step_rates and learn_rates exclude each other: give one of them")
+        for one, others in (
+            ("implicit", ("step_rates", "learn_rates", "first_order", "multi_step")),
+            ("step_rates", ("learn_rates",)),
+        ):
+            for other in others:
+                if getattr(self, one) and getattr(self, other):
+                    raise ValueError(f"{one} takes no {other}: leave one of them out")
         if self.multi_step and not self.inner_steps:
             raise ValueError("multi_step needs inner steps, got inner_steps 0")
 
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "MAML | MultiStep":
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
         """The learner; `net` holds its only weights, so the key goes unused."""
-        part, loss, rule = adaptable(net), loss_of(problem), None
-        if self.step_rates:
-            rule = StepRates.initial(part, self.inner_rate, self.inner_steps)
-        inner = self.descent(net, rule)
-        if self.multi_step:
-            return MultiStep(net=net, inner=inner, until=self.multi_step, loss=loss)
-        if self.implicit:
-            return MAML(net=net, inner=ImplicitDescent(inner, self.implicit), loss=loss)
-        return MAML(net=net, inner=inner, loss=loss)
+        steps = (adaptable(net), self.inner_rate, self.inner_steps)
+        inner = self.descent(net, StepRates.initial(*steps) if self.step_rates else None)
+        how = ImplicitDescent(inner, self.implicit) if self.implicit else inner
+        return MAML(net=net, inner=how, loss=loss_of(problem), until=self.multi_step)
 
 
 STEEP: dict[str, Changes] = {

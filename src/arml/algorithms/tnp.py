@@ -70,7 +70,7 @@ class TNPOptions(Options):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TNP":
         """The learner with fresh weights, and on pictures the body of `net`."""
         pictures = problem.inputs == "pictures"
-        body = with_body(net, "TNP").body if pictures else Body((), "batch")
+        body = with_body(net, "TNP").body if pictures else Body(blocks=(), normalisation="none")
         size = units(body, problem.features)
         numbers = problem.outputs * (2 if problem.kind == "regression" else 1)
         key_examples, key_query, key_head, *keys = jax.random.split(key, 3 + self.layers)
@@ -145,7 +145,12 @@ class TNP(MetaLearner):
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
         """The function from queries to the head's outputs."""
         features, embed = self.body.embedded(support.x)
-        read = self.read(features, support.y)
+        labels = support.y
+        if self.problem.kind == "classification":
+            labels = jax.nn.one_hot(labels, self.problem.outputs, dtype=features.dtype)
+        read = [self.embed_examples(jnp.concatenate([features, labels], axis=1))]
+        for layer in self.blocks[:-1]:
+            read.append(layer(read[-1], read[-1]))
 
         def answer(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
             tokens = self.embed_query(embed(x))
@@ -154,16 +159,6 @@ class TNP(MetaLearner):
             return self.head(standardised(tokens, axis=-1))
 
         return answer
-
-    def read(self, features: Float[Array, "n d"], y: Array) -> list[Tokens]:
-        """The support set's tokens before each block."""
-        classes = self.problem.kind == "classification"
-        labels = jax.nn.one_hot(y, self.problem.outputs, dtype=features.dtype) if classes else y
-        tokens, read = self.embed_examples(jnp.concatenate([features, labels], axis=1)), []
-        for layer in self.blocks:
-            read.append(tokens)
-            tokens = layer(tokens, tokens)
-        return read
 
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.body.given

@@ -62,12 +62,10 @@ class Adapted(NamedTuple):
 
 
 class Normalising(eqx.Module):
-    """A part of a learner that may normalise inputs by the statistics of a set of them."""
+    """A part of a learner that may normalise queries by their own batch's statistics, or by those
+    of the support set."""
 
-    @property
-    @abc.abstractmethod
-    def statistics(self) -> Literal["", "batch", "support"]:
-        """The set whose statistics normalise queries: their own batch, the support set, or none."""
+    normalisation: eqx.AbstractVar[Literal["batch", "support", "none"]]
 
 
 class MetaLearner(eqx.Module):
@@ -109,8 +107,8 @@ class MetaLearner(eqx.Module):
     def statistics(self) -> str:
         """The set whose statistics normalise queries: `batch`, `support`, or empty for none."""
         parts = jax.tree.leaves(self, is_leaf=lambda node: isinstance(node, Normalising))
-        found = {part.statistics for part in parts if isinstance(part, Normalising)}
-        return min(found - {""}, default="")
+        found = {part.normalisation for part in parts if isinstance(part, Normalising)}
+        return min(found - {"none"}, default="")
 
     @property
     def is_transductive(self) -> bool:

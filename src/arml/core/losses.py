@@ -14,7 +14,7 @@ from arml.core.episodes import Problem
 
 def single(x: Float[Array, "*any"]) -> Float[Array, "*any"]:
     """In 32 bits if `x` has fewer: a sum of squares or of exponentials needs them."""
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
 def mse(predictions: Float[Array, "n targets"], y: Float[Array, "n targets"]) -> Float[Array, ""]:

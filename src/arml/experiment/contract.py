@@ -338,7 +338,7 @@ class OneBlock(NamedTuple):
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         net = Conv4Options(filters=4).build(replace(problem, outputs=1), key=key)
-        body = Body(net.body.blocks[:1], "support")
+        body = Body(blocks=net.body.blocks[:1], normalisation="support")
         return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
 
 

@@ -184,13 +184,7 @@ class Body(Normalising):
     """
 
     blocks: tuple[Block, ...]
-    normalisation: Literal["batch", "support"] = eqx.field(static=True)
-
-    @property
-    def statistics(self) -> Literal["", "batch", "support"]:
-        """Empty if no block normalises."""
-        plain = all(isinstance(block, DenseBlock | Plain) for block in self.blocks)
-        return "" if plain else self.normalisation
+    normalisation: Literal["batch", "support", "none"] = eqx.field(static=True)
 
     def run(
         self, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...] | None = None
@@ -241,7 +235,7 @@ def perceptron(
 ) -> BaseNetwork:
     """Dense blocks of widths `sizes`, inputs first and outputs last."""
     *hidden, head = mlp(sizes, init=init, key=key).layers
-    return BaseNetwork(Body(tuple(map(DenseBlock, hidden)), "batch"), head)
+    return BaseNetwork(Body(blocks=tuple(map(DenseBlock, hidden)), normalisation="none"), head)
 
 
 @dataclass(frozen=True)
@@ -293,7 +287,7 @@ class Conv4Options(Options):
         )
         units = (height // 16) * (width // 16) * self.filters
         head = linear(units, problem.outputs, key=head_key)
-        return BaseNetwork(Body(blocks, self.normalisation), head)
+        return BaseNetwork(Body(blocks=blocks, normalisation=self.normalisation), head)
 
 
 class Plain(eqx.Module):
@@ -343,7 +337,7 @@ def network(
     - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.linear`, so that all
       methods find its weights.
     """
-    return BaseNetwork(Body(tuple(map(Plain, blocks)), "batch"), head)
+    return BaseNetwork(Body(blocks=tuple(map(Plain, blocks)), normalisation="none"), head)
 
 
 def filmed(body: Body, films: Iterable[Callable[[Array], Array]]) -> Body:

@@ -214,7 +214,7 @@ class ResidualOptions(Options):
     ) -> BaseNetwork:
         """The network of these blocks, with a linear head."""
         head = linear(units, problem.outputs, key=key)
-        return BaseNetwork(Body(tuple(blocks), self.normalisation), head)
+        return BaseNetwork(Body(blocks=tuple(blocks), normalisation=self.normalisation), head)
 
     def check_pictures(self, problem: Problem) -> int:
         """The number of channels. **Raises** `ValueError` unless the tasks are of pictures."""
