@@ -3,9 +3,11 @@
 import base64
 import contextlib
 import http.client
+import io
 import json
 import socket
 import struct
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,20 @@ def test_a_kept_predictor_is_opened_again(tmp_path):
     content, tab = request(draw(tmp_path / "own", each=3)), served(Path("starter")).pictures
     packet = pictures.kept(tab, content, Limits())["zip"]
     assert pictures.opened({"predictor": packet}) == {"classes": ["a", "b"]}
+    # Packed again by hand, with entries of folders and other files, which are not written anywhere.
+    again = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(base64.b64decode(packet))) as old,
+        zipfile.ZipFile(again, "w") as new,
+    ):
+        for member in old.infolist():
+            new.writestr(member.filename, old.read(member))
+        for name in ("predictor/", "C:evil", "../evil", "predictor/sub/evil"):
+            new.writestr(name, "")
+    packet = base64.b64encode(again.getvalue()).decode()
+    assert pictures.opened({"predictor": packet}) == {"classes": ["a", "b"]}
+    with pytest.raises(ValueError, match="3 pictures are too many, at most 2"):
+        pictures.classified(tab, {"predictor": packet, "queries": [{}] * 3}, Limits(pictures=2))
     again = {"predictor": packet, "queries": content["queries"]}
     want = pictures.classified(tab, content, Limits())["probabilities"]
     got = pictures.classified(tab, again, Limits())["probabilities"]

@@ -269,6 +269,15 @@ def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch)
         starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
 
 
+def test_copies_alone_choose_without_a_number_that_is_none(learner):
+    grey = [np.full((40, 40, 3), level, np.uint8) for level in (20, 20, 20, 200, 200, 200)]
+    predictor = learner.adapt(grey, list("aaabbb"))
+    chosen, reason = starter_if_better(predictor, grey, list("aaabbb"))
+    assert chosen is not None
+    assert "nan" not in reason
+    assert np.all(predictor.novelty([blob((90, 40, 10))]) < 10)
+
+
 def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
     x, y = vectors(rng, n=14)
     twice, weight = np.arange(14) < 5, 1.0 + (np.arange(14) < 5)

@@ -16,7 +16,7 @@ from jaxtyping import UInt8
 from arml.datasets.decode import decode
 from arml.datasets.starter import load_starter
 from arml.predict.base import LearnerBase
-from arml.predict.files import packed, unpacked
+from arml.predict.files import CONFIG, SUPPORT, WEIGHTS, packed, unpacked
 from arml.predict.inputs import places_of
 from arml.predict.loading import load_predictor
 from arml.predict.reliability import Evaluation, Reliability
@@ -141,14 +141,15 @@ def example(seed: int) -> Json:
 
 
 def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
-    if isinstance(content, dict) and "predictor" in content:
-        return Learned(_opened(content), "a kept predictor")
-    labels, pictures = _classes(content)
+    kept = isinstance(content, dict) and "predictor" in content
+    labels, pictures = ([], []) if kept else _classes(content)
     if len(pictures) + more > limits.pictures:
         raise ValueError(
             f"{len(pictures) + more} pictures are too many, at most {limits.pictures} are "
             "allowed: leave some out, or use arml adapt"
         )
+    if kept:
+        return Learned(_opened(content), "a kept predictor")
     inputs = _inputs(tab.learner, pictures, "picture of the classes")
     predictor = tab.learner.adapt(inputs, labels)
     if tab.choose:
@@ -164,12 +165,12 @@ def _opened(content: object) -> Any:
     try:
         text = content.get("predictor") if isinstance(content, dict) else None
         with zipfile.ZipFile(io.BytesIO(base64.b64decode(text, validate=True))) as archive:  # type: ignore[arg-type]
-            members = archive.infolist()
-            if sum(member.file_size for member in members) > KEPT:
+            members = {m.filename.removeprefix("predictor/"): m for m in archive.infolist()}
+            if sum(member.file_size for member in members.values()) > KEPT:
                 raise ValueError("too large")
-            files = {m.filename.removeprefix("predictor/"): archive.read(m) for m in members}
-        if any("/" in name or "\\" in name or name.startswith(".") for name in files):
-            raise ValueError("folders inside")
+            files = {
+                k: archive.read(members[k]) for k in (CONFIG, WEIGHTS, SUPPORT) if k in members
+            }
         predictor = unpacked(load_predictor, files)
     except (TypeError, ValueError, binascii.Error, OSError, zipfile.BadZipFile, RunError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error

@@ -19,7 +19,7 @@ def starter_if_better(
 ) -> tuple[Any | None, str]:
     """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
     and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
-    With one example of each class none can be left out, and `starter` is chosen.
+    Where no example can be left out (a class has one, or copies of one), `starter` is chosen.
     """
     pictures = listed(pictures)
     sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
@@ -29,9 +29,10 @@ def starter_if_better(
     groups = predictor.groups
     starter = load("starter").adapt(pixels_of(pictures), labels, groups=groups)
     starter = starter.using(starter.models[-1])
-    if np.bincount(predictor.y).max() == 1:
+    both = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
+    likely = {name: value for name, value in both.items() if value is not None}
+    if len(likely) < len(both):
         return starter, "the pictures are grey like drawings, and starter was trained on such"
-    likely = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
     best, other = sorted(likely, key=lambda name: -likely[name])
     return starter if best == "starter" else None, (
         f"the pictures are grey like drawings, and {best} gives the labels of left-out examples "
@@ -39,8 +40,11 @@ def starter_if_better(
     )
 
 
-def _likelihood(predictor: PredictorBase) -> float:
-    """The geometric mean probability of the labels of examples that were left out."""
+def _likelihood(predictor: PredictorBase) -> float | None:
+    """The geometric mean probability of the labels of examples that were left out; None if none
+    could be."""
     found: Any = predictor.reliability()
+    if not len(found.labels):
+        return None
     own = found.probabilities[np.arange(len(found.labels)), found.labels]
     return float(np.exp(np.mean(np.log(np.maximum(own, 1e-9)))))
