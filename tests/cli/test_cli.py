@@ -92,6 +92,14 @@ def test_a_setting_a_method_and_a_recipe_are_listed_with_their_scores(capsys):
     assert "did you mean maml" in refused(capsys, "list", "mamll")
 
 
+def test_a_list_as_json_is_what_programs_read(capsys):
+    assert main(["list", "maml", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [*found["methods"]] == ["maml"]
+    assert found["recipes"]["starter/maml"]["metric"] == "accuracy"
+    assert {name.split("/")[1] for name in found["recipes"]} == {"maml"}
+
+
 def test_the_pace_of_a_recipe_on_this_machine_is_listed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path))
     made = recipe("starter/maml")

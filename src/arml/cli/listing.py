@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import command, listed, parse, say
+from arml.cli.console import command, listed, parse, print_json, say
 from arml.report.tables import duration
+from arml.results.files import Json
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,17 @@ class ListOptions:
 
     what: Positional[str | None] = None
     """A setting (starter), a method (maml) or a recipe (starter/maml)."""
+    json: bool = False
+    """Print JSON and nothing else."""
 
 
 def list_command(arguments: Sequence[str]) -> int:
     """List settings, methods and data sets, or the recipes of one"""
-    what = parse(ListOptions, arguments, prog="arml list").what
-    console = Console()
+    options = parse(ListOptions, arguments, prog="arml list")
+    what, console = options.what, Console()
+    if options.json:
+        print_json(_as_json(what))
+        return 0
     if what is not None:
         _print_one(console, what)
         return 0
@@ -59,23 +65,50 @@ def _described() -> dict[str, dict[str, str]]:
     }
 
 
-def _print_one(console: Console, what: str) -> None:
-    """Print a description, and the recipes of a setting or method with their scores.
+def _as_json(what: str | None) -> Json:
+    """What `arml list` prints, by kind and name; each recipe with the study's mean `score` and
+    `minutes` of one training on one core (None where there is none)."""
+    from arml.experiment.recipes import measured
 
-    **Raises** `ValueError` with the nearest names for an unknown one.
-    """
-    from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, measured, paces, settings
+    known, recipes = _known(what)
+    found: Json = {
+        kind: {name: about for name, about in some.items() if name in known}
+        for kind, some in _described().items()
+    }
+    found["recipes"] = {}
+    for name in recipes:
+        place, method = name.split("/")
+        facts = measured().get(place, {})
+        score, minutes = (facts.get(k, {}).get(method) for k in ("scores", "minutes"))
+        metric = facts.get("metric")
+        found["recipes"][name] = {"metric": metric, "score": score, "minutes": minutes}
+    return found
+
+
+def _known(what: str | None) -> tuple[dict[str, str], list[str]]:
+    """The description of what has this name, if it has one, and the recipes that belong to it; all
+    if `what` is None. **Raises** `ValueError` with the nearest names for an unknown one."""
+    from arml.experiment.recipes import RECIPES
 
     known = {name: about for some in _described().values() for name, about in some.items()}
-    recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
-    if what not in known and not recipes:
+    recipes = [name for name in RECIPES if what is None or what in (name, *name.split("/"))]
+    if what is not None and what not in known and not recipes:
         close = get_close_matches(what, [*known, *RECIPES], 3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise ValueError(
             f"no setting, method, recipe, data set or network is named {what!r}{hint}; `arml list` "
             "names them"
         )
+    return {k: about for k, about in known.items() if what in (None, k)}, recipes
+
+
+def _print_one(console: Console, what: str) -> None:
+    """Print a description, and the recipes of a setting or method with their scores. **Raises** as
+    `_known`."""
+    from arml.algorithms import ALGORITHMS
+    from arml.experiment.recipes import RECIPES, measured, paces, settings
+
+    known, recipes = _known(what)
     if what in known:
         say(console, f"{what}: {known[what]}")
     if not recipes:
