@@ -335,7 +335,7 @@ def test_folders_of_pictures(colours, tmp_path, monkeypatch, capsys):
 
 def test_queries_and_files_are_checked_before_learning(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the repository has a folder `starter`, too
-    rows = ["x1,x2,height", *(f"{i},{i * i},{i % 3}" for i in range(6))]
+    rows = ["x1,x2,height", *(f"{i / 2},{i % 4},{i % 3}" for i in range(6))]
     (tmp_path / "points.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "other.csv").write_text("x1,x3\n1,2\n")
     support = ["adapt", "regression2d", "--support", tmp_path / "points.csv", "--target", "height"]
