@@ -119,7 +119,12 @@ class NoBuild(arml.Options):
         ("method", "maml", ToyOptions, "arml has a method 'maml' of its own"),
         ("network", "toy", NoBuild, "NoBuild needs the method build"),
         ("tasks", "toy", int, "expected options as a dataclass"),
-        ("model", "toy", ToyOptions, "expected to register a method, tasks, network or outer"),
+        (
+            "model",
+            "toy",
+            ToyOptions,
+            "expected to register a method, tasks, network, outer or callback",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_refused_in_one_line(part, name, options, says):

@@ -17,13 +17,13 @@ from tyro.conf import Suppress, arg
 
 from arml.cli.console import CONFIG, Display, parse
 from arml.experiment.choose import MINUTES, choose, paced
-from arml.experiment.options import NETWORKS, PARTS, Experiment
+from arml.experiment.options import PARTS, Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
 
 T = TypeVar("T", bound="TrainingOptions")
 SHAPE = ("ways", "shots", "queries")
-WORDS = ("data", "network", *SHAPE, "size")
+WORDS = ("data", "network", "outer", *SHAPE, "size")
 """Options of the command that change the experiment, besides the steps."""
 
 
@@ -41,6 +41,8 @@ class TrainingOptions:
     """Outer steps; those of the recipe if neither these nor minutes are given."""
     network: str | None = None
     """A network in place of the recipe's: `arml list` names them."""
+    outer: str | None = None
+    """An outer optimiser of a plug-in in place of the recipe's."""
     ways: Annotated[int | None, arg(aliases=("--tasks.ways",))] = None
     """Classes of a task. Options of a method that depend on the shape follow."""
     shots: Annotated[int | None, arg(aliases=("--tasks.shots",))] = None
@@ -107,9 +109,9 @@ def read(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
             f"no recipe and no data: `{prog} RECIPE --run DIR`, or `{prog} --data FOLDER... --run "
             "DIR` for your own pictures; `arml list` names the recipes"
         )
-    if options.network is not None:
-        network = NETWORKS.known(options.network).options_class()
-        experiment = dataclasses.replace(experiment, network=network)
+    for part, chosen in options.given("network", "outer").items():
+        made = PARTS[part].known(chosen).options_class()
+        experiment = dataclasses.replace(experiment, **{part: made})
     if options.steps is not None:
         experiment = dataclasses.replace(experiment, steps=options.steps)
     experiment = _changed(experiment, _spelled_out(rest, experiment), prog)

@@ -42,7 +42,15 @@ class TrainOptions(TrainingOptions):
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: int = 0
     """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
+    extend: bool = False
+    """Go on with a run of fewer steps though its schedule is made anew; where the rate is constant,
+    --steps alone does."""
     joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
+
+    @property
+    def extends(self) -> bool | None:
+        """Whether more steps go on with a run; None if they do where the rate is constant."""
+        return self.extend or (None if self.steps else False)
 
     def check(self) -> None:
         """Raise `ValueError` for options that exclude each other."""
@@ -91,7 +99,8 @@ def train_command(arguments: Sequence[str]) -> int:
         experiment = timed(parsed, since, devices=devices, console=console)
         if several:
             return _train_seeds(console, experiment, options, again)
-        check_claim(experiment, options.run)
+        if longer := check_claim(experiment, options.run, options.extends):
+            say(console, longer)
         return _train(console, experiment, options, again, devices)
 
 
@@ -170,8 +179,13 @@ def _train(
             progress=reading,
             devices=devices,
             distributed=distributed,
+            extend=options.extends,
         )
-    if reached < experiment.steps:
+    if reached < experiment.steps and not stop():
+        say(
+            console, f"ended at step {reached:,} of {experiment.steps:,}: by patience or a callback"
+        )
+    elif reached < experiment.steps:
         say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
         return INTERRUPTED
     _print_end(console, folder, experiment)
@@ -190,7 +204,7 @@ def _train_seeds(
     for seed in seeds:
         own, place = of_seed(experiment, folder, seed)
         own.check()
-        check_claim(own, place)
+        check_claim(own, place, options.extends)
         if checkpoint.latest(place / "checkpoints") != own.steps:
             left.append(seed)
     workers = options.workers
@@ -210,8 +224,9 @@ def _train_seeds(
     stop = Stop("stopping after the steps in hand, which are then saved")
     with stop.listening(), display:
         failed = train_seeds(
-            experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on
-        )
+            experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
+            extend=options.extends,
+        )  # fmt: skip
     for seed, why in failed.items():
         say(console, f"seed {seed} failed: {why}")
     if stop():

@@ -102,7 +102,7 @@ def metric_of(tasks: TasksOptions) -> str:
 
 
 def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:
-    """Add a method, a kind of tasks, a network or an outer optimiser of one's own.
+    """Add a method, a kind of tasks, a network, an outer optimiser or a callback of one's own.
 
         def narrow(problem, *, key, width: int = 4):
             keys = jax.random.split(key)
@@ -119,22 +119,31 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     **Arguments**
 
-    - `part`: `method`, `tasks`, `network` or `outer`.
+    - `part`: `method`, `tasks`, `network`, `outer` or `callback`.
     - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
       of tasks `Splits`, `build(problem, *, key)` of a network the network, and `build(steps)` of
       an outer optimiser one of Optax. A function with the arguments of `build` can take the place
       of the class: its parameters with defaults are the options. So can a class of tasks whose
-      fields have defaults.
+      fields have defaults. A callback is a function of a `Moment`, as those of `arml.fit`: every
+      training in a run folder calls it.
     - `about`: other fields of `Method`, `TaskFamily` or `Entry`, such as `kinds`, `settings`,
       `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
     registry = PARTS.get("algorithm" if part == "method" else part)
+    if part == "callback":
+        CALLBACKS[name] = options
+        return
     if registry is None:
-        raise ValueError(f"expected to register a method, tasks, network or outer, got {part!r}")
+        known = "a method, tasks, network, outer or callback"
+        raise ValueError(f"expected to register {known}, got {part!r}")
     registry.add(registry.make(name, options, **about))
+
+
+CALLBACKS: dict[str, Callable[..., Any]] = {}
+"""Called after each interval of every training in a run folder, by name."""
 
 
 REMEDY = "restore the file, or use the version of arml that wrote it"
@@ -178,6 +187,10 @@ class Experiment:
     divisor nearest to it. Fewer need less memory."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of activations and inner steps in training; meta-parameters and scores are in float32."""
+    patience: int = 0
+    """End after this many validation scores without a better one; 0 never ends early."""
+    keep: Literal["last", "best"] = "last"
+    """The learner of the run: that of the last step, or of the best validation score."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
@@ -229,8 +242,9 @@ def fingerprint(experiment: Experiment) -> str:
     nothing."""
     value = essence(experiment)
     del value["seed"]
-    if value["precision"] == "float32":
-        del value["precision"]
+    for name in ("precision", "patience", "keep"):
+        if value[name] == Experiment.__dataclass_fields__[name].default:
+            del value[name]
     value["tasks"].pop("data", None)
     for part in PARTS:
         usual = dataclasses.asdict(type(getattr(experiment, part))())

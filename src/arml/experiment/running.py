@@ -2,24 +2,28 @@
 opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
+from arml.core.registry import load_plugins
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
+    CALLBACKS,
     REMEDY,
     Experiment,
     absolute,
     essence,
     from_json,
+    metric_of,
     problem_of,
     to_json,
 )
@@ -44,10 +48,24 @@ from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, provenance, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
-from arml.training.fit import SCORING, FitOptions, TrainState, intervals, start, training_key
+from arml.training.fit import (
+    SCORING,
+    Callback,
+    FitOptions,
+    Outer,
+    OuterOptions,
+    TrainState,
+    best_of,
+    ends,
+    intervals,
+    start,
+    training_key,
+)
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
-OWN = (CHECKPOINTS, "explain")
+BEST = "best"
+"""The folder of the checkpoint with the best validation score, with `keep` best."""
+OWN = (CHECKPOINTS, BEST, "explain")
 """The folders in a run folder."""
 
 
@@ -101,8 +119,12 @@ def check_place(folder: Path) -> None:
                 )
 
 
-def check_claim(experiment: Experiment, folder: Path) -> None:
-    """Raise `RunError` for a folder that holds a run with other options, before data are read."""
+def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
+    """Raise `RunError` for a folder that holds a run with other options, before data are read.
+
+    More steps are no other options if they `extend` the run, or if that is None and the rate is
+    constant. **Returns** how the training then goes on, in words; empty if it has no more steps.
+    """
     path = folder / CONFIG
     if not path.exists():
         if checkpoint.latest(folder / CHECKPOINTS) is not None:
@@ -110,17 +132,50 @@ def check_claim(experiment: Experiment, folder: Path) -> None:
                 f"{folder} has checkpoints, but no config.json that names their run: restore "
                 "the file, or train in a new folder"
             )
-        return
+        return ""
     # Compared as options and not as text: an option that this version added has its default.
-    old = essence(from_json(read_config(folder).get("experiment"), str(path)))
-    _refuse(folder, differences(plain(old), plain(essence(absolute(experiment)))))
+    old = from_json(read_config(folder).get("experiment"), str(path))
+    rows = differences(plain(essence(old)), plain(essence(absolute(experiment))))
+    longer = replace(old, steps=experiment.steps)
+    if (
+        not 0 < old.steps < experiment.steps
+        or extend is False
+        or len(rows) != 1
+        or (essence(absolute(experiment)) != essence(longer))
+    ):
+        _refuse(folder, rows)
+        return ""
+    effect = _effect(experiment.outer, old.steps, experiment.steps)
+    if effect and extend is None:
+        raise RunError(
+            f"{folder} holds a run of {old.steps:,} steps, and more of them change its schedule: "
+            f"{effect}. Give --extend (extend=True) to go on so, or another folder"
+        )
+    return f"going on from {old.steps:,} to {experiment.steps:,} steps" + (effect and f": {effect}")
+
+
+def _effect(outer: Outer, old: int, new: int) -> str:
+    """The effect of more outer steps on the schedule of an optimiser, in words; empty if none."""
+    if not isinstance(outer, OuterOptions):
+        return f"its schedule is made anew for {new:,} steps"
+    rates = (outer.rate(n) for n in (old, new))
+    at = [rate(jnp.asarray(old)) if callable(rate) else rate for rate in rates]
+    mean = "the weights are averaged over the end of the longer training" if outer.average else ""
+    fall = f"the rate at step {old:,} is {float(at[1]):.2g}, not {float(at[0]):.2g}"
+    return "; ".join(filter(None, (fall if float(at[0]) != float(at[1]) else "", mean)))
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
     """Write the experiment into the folder, or check that its data have not changed."""
     path = folder / CONFIG
     if path.exists():
-        _refuse(folder, differences(read_config(folder).get("sources"), {**splits.sources}, "data"))
+        config = read_config(folder)
+        _refuse(folder, differences(config.get("sources"), {**splits.sources}, "data"))
+        before = config["experiment"]["steps"]
+        if before != experiment.steps:
+            made = config.get("made") or {}
+            config["made"] = {**made, "extended": [*made.get("extended", ()), before]}
+            write_json(path, {**config, "experiment": to_json(experiment)})
         return
     config = {
         "recipe": experiment.recipe,
@@ -160,6 +215,8 @@ def run(
     progress: Progress | None = None,
     devices: int = 1,
     distributed: bool = False,
+    extend: bool | None = None,
+    callbacks: Sequence[Callback] = (),
     **changes: object,
 ) -> int:
     """Meta-train in `folder`, from its newest checkpoint if it has one.
@@ -180,10 +237,16 @@ def run(
       validation tasks are scored.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
+    - `extend`: whether a run that was made with fewer `steps` goes on to these. If None, it does
+      where the rate of its optimiser is constant; the schedule of another is then that of the
+      longer training.
+    - `callbacks`: called with a `Moment` after each interval, as those of `arml.fit`; so are those
+      that were registered.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
       this call. The folder and the data must be readable by all; process 0 alone writes.
 
-    **Returns** the step that was reached: `experiment.steps`, unless the run was stopped.
+    **Returns** the step that was reached: `experiment.steps`, unless the run was stopped, or ended
+    early by its `patience` or a callback.
 
     **Raises** `ValueError` or `RunError` in one line for invalid options, a folder that holds
     another run, a full disk, and a loss that is not finite.
@@ -191,7 +254,7 @@ def run(
     experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
     experiment.check()
     check_place(folder)
-    check_claim(experiment, folder)
+    check_claim(experiment, folder, extend)
     if distributed:
         several = Processes(distributed=True)
         several.check(experiment.batch, devices)
@@ -202,7 +265,7 @@ def run(
     checkpoints = folder / CHECKPOINTS
     with locked(folder) if first else nullcontext():
         with in_turn(mesh):
-            check_claim(experiment, folder)
+            check_claim(experiment, folder, extend)
             splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
             # Before the folder is claimed, because it may raise.
             now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
@@ -221,6 +284,12 @@ def run(
             checkpoint.save(checkpoints, 0, now)
         began = time.monotonic() - float(now.seconds)
         timed: list[tuple[float, int]] = []
+        falls = metric_of(experiment.tasks) == "mse"
+        scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
+        load_plugins()
+        called = [*callbacks, *CALLBACKS.values()]
+        if 0 < experiment.patience <= best_of(scored, falls=falls)[1]:
+            return done
 
         def each(step: int, loss: float) -> bool:
             watch(step, {"loss": loss})
@@ -246,12 +315,20 @@ def run(
                     rows += [{k: record[k] for k in ("validation", "validation_ci95")}]
                 for row in rows if first else []:
                     append_metric(folder / METRICS, {"step": done, **row})
+                scored.append({"step": done, **record})
+                best, later = best_of(scored, falls=falls)
                 watch(done, record)
-                stopping = any(of_all(mesh, stop()))
+                ended = first and ends(called, moment._replace(folder=folder))
+                ended |= 0 < experiment.patience <= later
+                stopping = any(of_all(mesh, stop() or ended))
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
-                if first and (done == experiment.steps or stopping or due):
-                    seconds = np.asarray(time.monotonic() - began)
-                    checkpoint.save(checkpoints, done, Clocked(moment.state, seconds))
+                improved = experiment.keep == "best" and best == done
+                now = Clocked(moment.state, np.asarray(time.monotonic() - began))
+                if first and improved:
+                    checkpoint.save(folder / BEST, done, now)
+                # With the best one, so that a resumed run never has a better one before it.
+                if first and (done == experiment.steps or stopping or due or improved):
+                    checkpoint.save(checkpoints, done, now)
                 if stopping:
                     break
         if first and len(timed) > 1:  # the first interval compiles
@@ -300,15 +377,19 @@ def train_seeds(
     watch: SeedWatch,
     stop: Stop = lambda: False,
     on: str | None = None,
+    extend: bool | None = None,
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
-    names the place, as in `carry_out`.
+    names the place, as in `carry_out`, and `extend` is that of `run`.
 
     **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
     were stopped.
     """
     runs = [of_seed(absolute(experiment), folder, seed) for seed in seeds]
-    jobs = [{"experiment": to_json(own), "folder": str(place.resolve())} for own, place in runs]
+    jobs = [
+        {"experiment": to_json(own), "folder": str(place.resolve()), "extend": extend}
+        for own, place in runs
+    ]
 
     def look() -> None:
         for seed, (_, place) in zip(seeds, runs, strict=True):
@@ -322,8 +403,9 @@ def train_seeds(
 
 
 def work(job: Job, stop: Stop) -> None:
-    """Train one seed as a worker's job `{experiment, folder}`."""
-    run(from_json(job["experiment"], "the experiment of a seed"), job["folder"], stop=stop)
+    """Train one seed as a worker's job `{experiment, folder, extend}`."""
+    experiment = from_json(job["experiment"], "the experiment of a seed")
+    run(experiment, job["folder"], stop=stop, extend=job["extend"])
 
 
 class Run:
@@ -360,13 +442,24 @@ class Run:
                 f"expected a checkpoint in {folder}, found none: `arml train` with this folder "
                 "makes one"
             )
-        self.step: int = saved
-        """The outer step of the checkpoint."""
+        self.last: int = saved
+        """The last outer step of the training."""
+        self._falls = metric_of(self.experiment.tasks) == "mse"
+        best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
+        self._place = self.folder / (BEST if best else CHECKPOINTS)
+        self.step: int = best or saved
+        """The outer step of its learner."""
+
+    @property
+    def chosen(self) -> str:
+        """The rule that chose its learner among those of the training, in words."""
+        options = FitOptions.of(self.experiment)
+        return options.chosen(self.metrics, self.last, falls=self._falls)
 
     @cached_property
     def _restored(self) -> Clocked:
         blank = like(self.experiment, self.problem)
-        return checkpoint.restore(self.folder / CHECKPOINTS, self.step, blank)
+        return checkpoint.restore(self._place, self.step, blank)
 
     @property
     def learner(self) -> MetaLearner:

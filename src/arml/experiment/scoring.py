@@ -105,6 +105,7 @@ def evaluate_run(
         options=fingerprint(run.experiment),
         inputs=inputs,
         shared=scores.shared,
+        chosen=run.chosen,
     )
     if simple:
         result["simple"] = simple_scores(

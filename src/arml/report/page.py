@@ -114,6 +114,7 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Folder": run.folder.name,
         "Seed": result["seed"],
         "Steps": f"{result['steps']:,}",
+        **({"Learner": result["chosen"]} if "chosen" in result else {}),
         "Inner steps at test": result["inner_steps"],
         "Meta-parameters": f"{result['parameters']:,}",
         "Training time": f"{duration(result['seconds'])} on {trained.get('device', 'unknown')}",

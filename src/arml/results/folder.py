@@ -28,6 +28,7 @@ class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
 
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
+    `chosen` is the rule that chose the learner: the last step, or the best validation score.
     `shared` says that the tasks are drawn from the training distribution.
     `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
     that made the features, and its training data. `simple` has the scores of classifiers that need
@@ -54,6 +55,7 @@ class Result(TypedDict):
     inputs: NotRequired[Json | None]
     simple: NotRequired[dict[Text, Score]]
     shared: NotRequired[bool]
+    chosen: NotRequired[Text]
 
 
 class Configuration(TypedDict):

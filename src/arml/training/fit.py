@@ -12,11 +12,13 @@ single tasks, and fits the training tasks less closely.
     Better Generalization, UAI 2018.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
@@ -32,6 +34,7 @@ from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution, fault
 from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
+from arml.core.losses import score_of
 from arml.nn.residual import with_drops
 from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
@@ -418,6 +421,8 @@ class FitOptions:
     scan: bool
     chunk: int
     precision: Precision = "float32"
+    patience: int = 0
+    keep: Literal["last", "best"] = "last"
 
     @classmethod
     def of(cls, experiment: object) -> "FitOptions":
@@ -438,7 +443,33 @@ class FitOptions:
         check_types(self)
         at_least(self, ("steps", "interval", "validate_every"), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)
+        at_least(self, ("patience",), 0)
         check(self.outer)
+
+    def chosen(self, records: Sequence[Mapping[str, Any]], step: int, *, falls: bool) -> str:
+        """The rule that chose the learner of a training which ended at `step`, in words."""
+        scores = sum("validation" in record for record in records)
+        best, later = best_of(records, falls=falls)
+        early = f" of {self.steps:,}" if step < self.steps else ""
+        said = f"the last step, {step:,}{early}"
+        if self.keep == "best" and best:
+            said = f"the best of {scores} validation scores, at step {best:,}"
+        if 0 < self.patience <= later:
+            said += f"; the training ended after {later} scores without a better one"
+        return said
+
+
+def best_of(records: Sequence[Mapping[str, Any]], *, falls: bool) -> tuple[int, int]:
+    """The step of the best validation score of a training (0 if there is none), and how many scores
+    it has after it. `falls` says that less is better."""
+    best, later, top = 0, 0, math.inf
+    for record in records:
+        if "validation" not in record:
+            continue
+        score = math.nan if record["validation"] is None else record["validation"]
+        score = score if falls else -score
+        best, later, top = (record["step"], 0, score) if score < top else (best, later + 1, top)
+    return best, later
 
 
 def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
@@ -483,6 +514,8 @@ class Moment(NamedTuple):
     validation tasks, where they were scored (None if not finite)."""
     state: TrainState
     """The state; the next interval reuses the memory of its arrays."""
+    folder: Path | None = None
+    """The run folder, if the training has one; its `config.json` has the options."""
 
     @property
     def learner(self) -> MetaLearner:
@@ -643,6 +676,8 @@ class Fitted:
     problem: Problem
     trained_on: TaskDistribution | None = None
     """The tasks of the training."""
+    chosen: str = ""
+    """The rule that chose the learner: the last step, or the best validation score."""
 
     @property
     def step(self) -> int:
@@ -670,6 +705,8 @@ def fit(
     chunk: int | None = None,
     scan: bool | None = None,
     precision: Precision | None = None,
+    patience: int | None = None,
+    keep: Literal["last", "best"] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
     devices: int = 1,
@@ -698,6 +735,9 @@ def fit(
       None. Of a batch, the divisor nearest to `chunk` are adapted to at once.
     - `precision`: `"bfloat16"` computes activations and inner steps in it, and keeps the
       meta-parameters in float32.
+    - `patience`: end after this many validation scores without a better one; 0 never ends early.
+    - `keep`: `"best"` returns the learner of the best validation score, `"last"` that of the last
+      step. A training goes on from its last step, whichever it returned.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True or raises `arml.StopTraining`.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
@@ -720,6 +760,8 @@ def fit(
         "chunk": chunk,
         "scan": scan,
         "precision": precision,
+        "patience": patience,
+        "keep": keep,
         "validate_every": validate_every,
         "validation_tasks": validation_tasks,
     }
@@ -746,7 +788,11 @@ def fit(
         options.check()
         state = start(learner, options.outer.build(steps))
     history = [*learner.history] if isinstance(learner, Fitted) else []
+    best = learner.learner if isinstance(learner, Fitted) else learner
     options.check()
+    if validation is None and (options.patience or options.keep == "best"):
+        raise ValueError("patience and keep need validation tasks: give validation=TASKS")
+    falls = score_of(train.problem)[0] == "mse"
     mesh = mesh_of(devices)
     key = training_key(seed)
     with (
@@ -763,9 +809,14 @@ def fit(
             state = now.state
             history.append({"step": now.step, **now.record})
             update(now.step, f"loss {now.record['loss']:.4g}")
-            if ends(callbacks, now):
+            first, later = best_of(history, falls=falls)
+            if options.keep == "best" and first == now.step:
+                best = now.learner
+            if ends(callbacks, now) or 0 < options.patience <= later:
                 break
-    return Fitted(state.learner, tuple(history), state, options, seed, train.problem, train)
+    rule = options.chosen(history, int(state.step), falls=falls)
+    best = best if options.keep == "best" else state.learner
+    return Fitted(best, tuple(history), state, options, seed, train.problem, train, rule)
 
 
 def _copied(state: TrainState) -> TrainState:

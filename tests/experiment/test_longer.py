@@ -1,0 +1,149 @@
+"""A training that goes on longer, that ends early, and whose best learner is kept."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import arml
+from arml.cli import main
+from arml.core import registry as plugins
+from arml.experiment.options import CALLBACKS
+from arml.experiment.scoring import evaluate_run
+from arml.nn.networks import MLPOptions
+from arml.training.fit import best_of
+
+MADE = dataclasses.replace(
+    arml.recipe("regression2d/maml", shots=4, queries=4),
+    network=MLPOptions(hidden=(4,)),
+    steps=20,
+    interval=5,
+    checkpoint_every=20,
+    validate_every=5,
+    validation_tasks=8,
+    batch=2,
+)
+pytestmark = pytest.mark.usefixtures("optax_promotes")
+
+
+def with_outer(**options):
+    return dataclasses.replace(MADE, outer=dataclasses.replace(MADE.outer, **options))
+
+
+def arrays(tree):
+    return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
+
+
+def assert_same(a, b):
+    for one, other in zip(arrays(a), arrays(b), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_a_run_of_a_constant_rate_goes_on_as_if_it_had_been_longer(tmp_path):
+    arml.run(MADE, tmp_path / "whole", steps=40)
+    arml.run(MADE, tmp_path / "longer")
+    assert arml.run(MADE, tmp_path / "longer", steps=40) == 40
+    whole, longer = (arml.Run(tmp_path / name) for name in ("whole", "longer"))
+    assert_same(longer.state, whole.state)
+    assert longer.metrics == whole.metrics
+    assert longer.experiment == whole.experiment
+    assert longer.made["extended"] == [20]
+    for steps, other in ((30, {}), (60, {"batch": 3}), (60, {"extend": False})):
+        with pytest.raises(ValueError, match=r"holds another run: .*steps 40 ->"):
+            arml.run(MADE, tmp_path / "longer", steps=steps, **other)
+
+
+@pytest.mark.parametrize(
+    ("outer", "said"),
+    [
+        ({"schedule": "cosine"}, "the rate at step 20 is 0.0005, not 0"),
+        ({"average": 0.5}, "the weights are averaged over the end of the longer training"),
+    ],
+)
+def test_a_schedule_that_more_steps_change_needs_a_word(outer, said, tmp_path):
+    made = with_outer(**outer)
+    arml.run(made, tmp_path)
+    with pytest.raises(ValueError, match=f"{said}. Give --extend"):
+        arml.run(made, tmp_path, steps=40)
+    assert arml.run(made, tmp_path, steps=40, extend=True) == 40
+
+
+def test_the_command_goes_on_where_more_steps_are_given(tmp_path, capsys):
+    arml.run(MADE, tmp_path / "run")
+    words = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--shots", "4"]
+    words += ["--queries", "4", "--hidden", "4", "--interval", "5", "--validate-every", "5"]
+    words += ["--checkpoint-every", "20", "--validation-tasks", "8", "--batch", "2"]
+    assert main(words) == 2
+    assert "holds another run: steps 20 -> 70000" in capsys.readouterr().err
+    assert main([*words, "--steps", "25"]) == 0
+    assert "going on from 20 to 25 steps" in capsys.readouterr().out
+    assert arml.Run(tmp_path / "run").step == 25
+
+
+@pytest.mark.parametrize(
+    ("scores", "falls", "best", "later"),
+    [
+        ([], True, 0, 0),
+        ([3.0, 2.0, 2.0, None, 4.0], True, 2, 3),
+        ([0.3, 0.2, 0.5], False, 3, 0),
+        ([None, None], True, 0, 2),
+    ],
+)
+def test_the_best_score_and_those_after_it(scores, falls, best, later):
+    rows = [{"step": i + 1, "validation": score} for i, score in enumerate(scores)]
+    assert best_of([{"step": 0, "loss": 1.0}, *rows], falls=falls) == (best, later)
+
+
+def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
+    # At this rate the scores soon get worse.
+    made = dataclasses.replace(with_outer(outer_rate=1.0), steps=40, patience=2, keep="best")
+    reached = arml.run(made, tmp_path / "run")
+    assert arml.run(made, tmp_path / "run") == reached < 40
+    run, best = arml.Run(tmp_path / "run"), reached - 10
+    assert (run.step, run.last) == (best, reached)
+    scores = {row["step"]: row["validation"] for row in run.metrics if "validation" in row}
+    assert min(scores, key=scores.get) == best
+    rule = f"the best of {reached // 5} validation scores, at step {best}; the training ended after"
+    assert run.chosen == f"{rule} 2 scores without a better one"
+    arml.run(made, tmp_path / "short", steps=best)
+    assert_same(run.learner, arml.Run(tmp_path / "short").learner)
+    result = evaluate_run(tmp_path / "run", tasks=4).result
+    assert (result["steps"], result["chosen"]) == (best, run.chosen)
+    tasks = run.tasks("validation")
+    fitted = arml.fit(arml.build(made, tasks), tasks, steps=40, outer=made.outer, validation=tasks)
+    assert fitted.chosen == run.chosen
+    assert_same(fitted.learner, run.learner)
+    with pytest.raises(ValueError, match="patience and keep need validation tasks"):
+        arml.fit(arml.build("maml", tasks), tasks, steps=4, patience=1)
+
+
+PLUGIN = """
+import json
+import arml
+
+def log(moment):
+    with open(moment.folder / "log.jsonl", "a") as file:
+        file.write(json.dumps({"step": moment.step, **moment.record}) + "\\\\n")
+    return moment.step == 10
+
+arml.register("callback", "log", log)
+"""
+
+
+def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch):
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "logger_of_a_test.py"))
+    (tmp_path / "logger_of_a_test.py").write_text(PLUGIN.replace("\\\\n", "\\n"))
+    seen = []
+    try:
+        assert arml.run(MADE, tmp_path / "run", callbacks=[lambda now: seen.append(now.step)]) == 10
+    finally:
+        CALLBACKS.pop("log", None)
+    assert seen == [5, 10]
+    logged = [
+        json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
+    ]
+    assert [row["step"] for row in logged] == [5, 10]
+    assert arml.Run(tmp_path / "run").chosen == "the last step, 10 of 20"
