@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import ModelOptions, command, parse, tell
+from arml.cli.console import Display, ModelOptions, command, parse, tell
 from arml.cli.inputs import Pictures, Queries, Table, Vectors, inputs_of, is_table
 from arml.results.files import write_text
 
@@ -82,8 +83,13 @@ class PredictOptions(AnswerOptions):
 
     predictor: Positional[Path]
     """Folder of the predictor."""
-    query: Positional[tuple[Path, ...]]
-    """Images, folders (with all their subfolders), or one CSV file."""
+    query: Positional[tuple[str, ...]]
+    """Images, folders (with all their subfolders), or one CSV file. With --on one source: a folder
+    of pictures or of Parquet files, one of these, a text file with a path or address in each line,
+    or an address such as s3://BUCKET/FOLDER."""
+    on: str | None = None
+    """Predict on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    ray://HOST:PORT. --out is then a folder, which gets Parquet files."""
 
 
 def adapt_command(arguments: Sequence[str]) -> int:
@@ -136,14 +142,33 @@ def predict_command(arguments: Sequence[str]) -> int:
     options = parse(PredictOptions, arguments, prog="arml predict")
     if not options.query:
         raise ValueError("no queries after the predictor: name images, folders or a CSV file")
-    _check_paths(options, None, *options.query)
+    if options.on is not None:
+        return _predict_on(options, options.on)
+    query = tuple(map(Path, options.query))
+    _check_paths(options, None, *query)
     from arml.predict.loading import load_predictor
 
     predictor = load_predictor(options.predictor, options.model)
-    inputs = inputs_of(predictor.learner, options.query, options.predictor.name)
+    inputs = inputs_of(predictor.learner, query, options.predictor.name)
     _tell_columns(options, inputs, predictor)
-    queries = inputs.queries(predictor, options.query)
+    queries = inputs.queries(predictor, query)
     _answer(predictor, queries, options)
+    return 0
+
+
+def _predict_on(options: PredictOptions, on: str) -> int:
+    from arml.predict.batches import BatchPredictor, predict_parts
+
+    if len(options.query) > 1 or options.out is None or options.none or options.columns:
+        raise ValueError("--on takes one source and --out FOLDER, and neither --none nor --columns")
+    predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
+    with Display(Console(stderr=True), "reading the source") as display:
+
+        def watch(done: int, total: int) -> None:
+            display.show("predicting", done, total, note=f"{done:,} of {total:,} parts")
+
+        counts = predict_parts(predict, options.query[0], str(out), on=on, watch=watch)
+    tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
     return 0
 
 

@@ -1,0 +1,148 @@
+"""Batches of pictures and rows: the same answers as one by one, in Ray, Dask and frames."""
+
+import pickle
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as dataset
+import pyarrow.parquet as parquet
+import pytest
+
+import arml
+from arml.cli import main
+from arml.predict import batches
+from arml.predict.batches import BatchPredictor, parts_of
+
+DOCS = Path(__file__).parents[2] / "docs" / "scaling.md"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A predictor of photographs, a folder of pictures, one of which is broken, and its answers."""
+    place, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (9, 40, 48, 3), np.uint8)
+    pictures[::2] //= 4
+    predictor = arml.load("photos").adapt(list(pictures), ["dark", "light"] * 4 + ["dark"])
+    predictor.save(place / "saved")
+    (place / "many" / "deep").mkdir(parents=True)
+    files = [place / "many" / "deep" / f"{i}.png" for i in range(9)]
+    for file, picture in zip(files, pictures, strict=True):
+        assert cv2.imwrite(str(file), picture[..., ::-1])
+    files[4].write_bytes(b"no picture")
+    good = [file for file in files if file != files[4]]
+    return place / "saved", files, predictor.predict_proba(good).max(axis=1)
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A cluster on this machine."""
+    ray = pytest.importorskip("ray")
+    yield "ray"
+    ray.shutdown()
+
+
+def right(answers, chances):
+    """The answers to nine pictures."""
+    errors = [*answers["error"]]
+    assert [bool(error) for error in errors] == [i == 4 for i in range(9)]
+    labels = ["dark", "light"] * 4 + ["dark"]
+    assert [*answers["label"]] == [*labels[:4], "", *labels[5:]]
+    found = np.asarray(answers["probability"], float)
+    np.testing.assert_allclose(np.delete(found, 4), chances, rtol=1e-4)
+    assert np.isnan(found[4])
+
+
+def test_a_batch_has_the_answers_of_single_pictures_and_errors_of_broken_ones(photos):
+    saved, files, chances = photos
+    predict = pickle.loads(pickle.dumps(BatchPredictor(saved)))
+    paths = np.array([str(file) for file in files])
+    found = predict({"path": paths, "size": np.arange(9)})
+    right(found, chances)
+    assert str(files[4]) in found["error"][4]
+    assert [*found["path"], *found["size"]] == [*paths, *range(9)]
+    contents = [file.read_bytes() for file in files]
+    frame = predict(pd.DataFrame({"bytes": contents, "n": range(9)}, index=np.arange(9) + 5))
+    right(frame, chances)
+    assert [*frame.columns] == ["n", "label", "probability", "novelty", "error"]
+    assert [*frame.index] == [*range(5, 14)]
+    both = [{"bytes": None, "path": str(file)} for file in files[:4]]
+    both += [{"bytes": one, "path": None} for one in contents[4:]]
+    right(predict({"image": both}), chances)
+    nothing = predict({"path": paths[4:5]})
+    assert nothing["label"].tolist() == [""]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask
+def test_rows_are_predicted_as_by_the_predictor_and_by_dask_as_the_docs_have_it(tmp_path):
+    import dask.dataframe
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"length": rng.normal(size=30), "colour": [*"rgb"] * 10})
+    price = 2 * frame["length"] + (frame["colour"] == "r")
+    predictor = arml.load("tables-regression").adapt(frame[:20], price[:20])
+    predictor.save(tmp_path / "my-predictor")
+    (tmp_path / "rows").mkdir()
+    frame.to_parquet(tmp_path / "rows" / "one.parquet")
+    (block,) = re.findall(r"^```python\n([^`]*dask[^`]*)^```$", DOCS.read_text(), re.M)
+    for name in ("my-predictor", "rows", "answers"):
+        block = block.replace(f'"{name}', f'"{tmp_path / name}')
+    exec(compile(block, "scaling.md", "exec"), {})
+    found = dask.dataframe.read_parquet(tmp_path / "answers").compute()
+    np.testing.assert_allclose(found["prediction"], predictor.predict(frame), rtol=1e-4)
+    assert (found["low"] < found["high"]).all()
+    assert [*found["colour"]] == [*frame["colour"]]
+
+
+def test_the_parts_of_a_source_are_its_files_or_groups_of_rows(photos, tmp_path, monkeypatch):
+    _, files, _ = photos
+    monkeypatch.setattr(batches, "PART", 4)
+    names = [str(file) for file in files]
+    assert [part["path"] for part in parts_of(str(files[0].parents[1]))] == [
+        names[:4],
+        names[4:8],
+        names[8:],
+    ]
+    (tmp_path / "list.txt").write_text("\n".join(["s3://bucket/a.png", *names[:2], ""]))
+    assert [*parts_of(str(tmp_path / "list.txt"))] == [{"path": ["s3://bucket/a.png", *names[:2]]}]
+    table = tmp_path / "t" / "one.parquet"
+    table.parent.mkdir()
+    parquet.write_table(pa.table({"path": names}), table, row_group_size=5)
+    assert [*parts_of(str(table.parent))] == [{"table": str(table), "group": i} for i in (0, 1)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray
+def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, monkeypatch, capsys):
+    saved, files, chances = photos
+    monkeypatch.setattr(batches, "PART", 4)
+    out = tmp_path / "answers"
+    command = ["predict", str(saved), str(files[0].parents[1]), "--on", ray, "--out", str(out)]
+    assert main(command) == 0
+    assert "9 new answers" in capsys.readouterr().err
+    parts = sorted(out.glob("*.parquet"))
+    right(dataset.dataset(parts).to_table().to_pandas(), chances)
+    times = [part.stat().st_mtime_ns for part in parts]
+    parts[1].unlink()
+    assert main(command) == 0
+    assert "4 new answers" in capsys.readouterr().err
+    again = [part.stat().st_mtime_ns for part in parts]
+    assert [a == b for a, b in zip(times, again, strict=True)] == [True, False, True]
+    right(dataset.dataset(parts).to_table().to_pandas(), chances)
+    assert main([*command[:2], str(files[0]), *command[3:]]) == 2
+    assert "holds the answers of another predictor or source" in capsys.readouterr().err
+
+
+def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, capsys):
+    saved, files, _ = photos
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for source, words, said in (
+        (empty, ["--out", str(tmp_path / "out")], "pictures or Parquet files at"),
+        (files[0], [], "--on takes one source and --out FOLDER"),
+        (files[0], ["--out", str(tmp_path / "out"), "--none"], "neither --none"),
+    ):
+        assert main(["predict", str(saved), str(source), "--on", "ray", *words]) == 2
+        assert said in capsys.readouterr().err
