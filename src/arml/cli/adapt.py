@@ -216,12 +216,10 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
     learner = load(place, options.model, **options.given())
     tell(*learner.notes)
     inputs = inputs_of(learner, [options.support, *options.query], named.name)
-    if isinstance(inputs, Table):
-        inputs.dates, inputs.keep = options.dates, options.keep
-    elif options.dates or options.keep:
-        raise ValueError("--dates and --keep are for tables with any columns: leave them out")
-    given = options.support, options.target, options.without, options.group
-    return inputs, *inputs.learn(learner, *given)
+    given = {name: getattr(options, name) for name in Table.takes if getattr(options, name)}
+    if odd := [f"--{name}" for name in given if name not in inputs.takes]:
+        raise ValueError(f"the learner {named.name} does not take {', '.join(odd)}: leave it out")
+    return inputs, *inputs.learn(learner, options.support, options.target, **given)
 
 
 def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None:

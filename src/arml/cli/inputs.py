@@ -72,6 +72,9 @@ def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> "Pictures | Tab
 class Pictures:
     """Pictures in folders and zips."""
 
+    takes: tuple[str, ...] = ("group",)
+    """Options of `learn`."""
+
     def __init__(self, learner: Any) -> None:
         self.learner = learner
 
@@ -98,16 +101,9 @@ class Pictures:
         return Labelled(source.files, x, source.labels)
 
     def learn(
-        self,
-        learner: Any,
-        path: Path,
-        target: str | None,
-        without: Sequence[str],
-        group: str | None = None,
+        self, learner: Any, path: Path, target: str | None, group: str | None = None
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of labelled pictures, and their names."""
-        if without:
-            raise ValueError("pictures have no columns: leave --without out")
         examples, groups = self.labelled(None, path, target), None
         if group is not None:
             try:
@@ -137,10 +133,7 @@ class Pictures:
 class Table:
     """A table with any columns: numbers, dates, categories, missing cells."""
 
-    dates: Any = None
-    """The order of day, month and year in dates that can be read in several ways."""
-    keep: Sequence[str] = ()
-    """Columns that are used even if they count the rows."""
+    takes = ("without", "keep", "dates", "group")
 
     def __init__(self, learner: Any) -> None:
         self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
@@ -164,12 +157,7 @@ class Table:
         return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
 
     def learn(
-        self,
-        learner: Any,
-        path: Path,
-        target: str | None,
-        without: Sequence[str],
-        group: str | None = None,
+        self, learner: Any, path: Path, target: str | None, **options: Any
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows. Rows whose
         target is empty are no examples."""
@@ -179,9 +167,8 @@ class Table:
         cells, lines = read_cells(path)
         if target is None:
             raise _no_column(target, cells, path)
-        options = {"without": without, "keep": self.keep, "dates": self.dates, "groups": group}
-        where = str(path)
-        sheet = learned_sheet(learner, cells, lines, target, where=where, **options)
+        options["groups"] = options.pop("group", None)
+        sheet = learned_sheet(learner, cells, lines, target, where=str(path), **options)
         tell(*sheet.predictor.remarks)
         own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
         self.unknown = own, [lines[i] for i in sheet.unknown], path
@@ -214,6 +201,8 @@ class Table:
 class Vectors:
     """A table of numbers, the inputs of a learner of vectors."""
 
+    takes = ()
+
     def __init__(self, learner: Any) -> None:
         pass
 
@@ -244,21 +233,8 @@ class Vectors:
         y = texts if predictor.classes is not None else _numbers(texts, lines, path)
         return Labelled(_rows(lines), x, y)
 
-    def learn(
-        self,
-        learner: Any,
-        path: Path,
-        target: str | None,
-        without: Sequence[str],
-        group: str | None = None,
-    ) -> tuple[Any, list[str]]:
+    def learn(self, learner: Any, path: Path, target: str | None) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows."""
-        if without:
-            raise ValueError("this learner uses every column: leave --without out")
-        if group is not None:
-            raise ValueError(
-                "--group is for pictures, and for the learners of tables: leave it out"
-            )
         x, columns, texts, lines = self._read(path, target, None)
         if texts is None:
             raise _no_column(target, columns, path)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from arml.tables.kinds import LARGEST, missing
+
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
-
-LARGEST = np.finfo(np.float32).max
 
 
 def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
@@ -68,7 +68,7 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
     labels = _labels(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
-    if any(label is None or label is np.ma.masked or _missing(label) for label in labels):
+    if any(label is np.ma.masked or _missing(label) for label in labels):
         raise ValueError("expected a label for every input, got NaN or None: drop these rows")
     if any(isinstance(label, str) and not label.strip() for label in labels):
         raise ValueError("expected a label for every input, got an empty text: drop these rows")
@@ -95,11 +95,7 @@ def _labels(y: Any) -> np.ndarray:
 
 
 def _missing(label: object) -> bool:
-    """NaN and NaT are not equal to themselves, pandas' NA to nothing."""
-    try:
-        return bool(label != label)
-    except TypeError:
-        return True
+    return not isinstance(label, str) and missing(label)  # a class may be named NA
 
 
 def checked_groups(groups: Any, n: int) -> Int[np.ndarray, " n"] | None:
@@ -113,7 +109,7 @@ def checked_groups(groups: Any, n: int) -> Int[np.ndarray, " n"] | None:
     values = _labels(groups)
     if values.shape != (n,):
         raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
-    keys = [("", i) if v is None or _missing(v) else (str(v), -1) for i, v in enumerate(values)]
+    keys = [i if _missing(value) else str(value) for i, value in enumerate(values)]
     numbers = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     return np.array([numbers[key] for key in keys], int)
 
@@ -174,7 +170,7 @@ def floats(x: np.ndarray) -> np.ndarray:
 
 
 def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, bool]:
-    """Targets `[n, outputs]`, and whether they came as `[n]`.
+    """Targets `[n, outputs]` in 64 bits, and whether they came as `[n]`.
 
     **Raises** `ValueError` for another shape, for texts, and for numbers that are not finite.
     """
@@ -186,7 +182,8 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
     targets = targets[:, None] if flat else targets
     if targets.shape != (n, problem.outputs):
         raise ValueError(
-            f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}"
+            f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}; "
+            "scikit-learn's MultiOutputRegressor fits one regressor for each of several targets"
         )
     odd = np.argwhere(~(np.abs(targets) <= LARGEST))
     if len(odd):
@@ -194,7 +191,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
             f"expected finite targets, got {targets[tuple(odd[0])]:g} in example {odd[0, 0] + 1} "
             "(NaN, infinity or more than 32 bits hold): correct or drop it"
         )
-    return targets.astype(np.float32), flat
+    return targets, flat
 
 
 def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:

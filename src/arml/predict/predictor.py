@@ -100,7 +100,7 @@ class Predictor(PredictorBase):
         if learner.problem.kind == "regression":
             targets, flat = checked_targets(y, learner.problem, len(inputs))
             _check_range(learner, inputs, targets)
-            return cls(learner, inputs, targets, None, flat, *more)
+            return cls(learner, inputs, targets.astype(np.float32), None, flat, *more)
         classes, places = checked_labels(y, len(inputs))
         learner.of_classes(len(classes))  # may refuse so many
         return cls(learner, inputs, places, classes, False, *more)

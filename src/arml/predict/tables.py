@@ -56,7 +56,7 @@ from arml.predict.choice import (
     mean_of,
 )
 from arml.predict.folds import FOLDS, Places, equal_rows, folds, units_of
-from arml.predict.inputs import checked_groups, checked_labels
+from arml.predict.inputs import checked_groups, checked_labels, checked_targets
 from arml.predict.reliability import FEW, conformal_rank
 from arml.predict.trained import Task, TrainedLearner, write_learner
 from arml.tables.columns import (
@@ -69,7 +69,7 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import LARGEST, Cell, Dates, missing, normal, targets_in, text_of
+from arml.tables.kinds import Cell, Dates, missing, normal, targets_in, text_of
 
 MOST = 1_000
 """Rows beyond which the learner does not predict."""
@@ -463,7 +463,7 @@ def learned(
         raise ValueError("no rows: give some examples")
     classes, places = None, np.zeros(0)
     if learner.problem.kind == "regression":
-        places = targets_of(y, n)
+        places = checked_targets(y, learner.problem, n)[0].ravel()  # small differences stay
     else:
         classes, places = checked_labels(y, n)
     if group:
@@ -533,31 +533,6 @@ def learned_sheet(
         hints = (*predictor.schema.hints, remark)
         predictor.schema = replace(predictor.schema, hints=hints)
     return Sheet(predictor, known, unknown)
-
-
-def targets_of(y: Any, n: int) -> Float[np.ndarray, " n"]:
-    """The targets of `n` rows in 64 bits: small differences of large numbers stay.
-
-    **Raises** `ValueError` for another number of them, and for anything but finite numbers.
-    """
-    try:
-        targets = np.asarray(y, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"expected numbers as targets, got {error}: convert them") from None
-    if targets.ndim > 1 and targets.shape[1] > 1:
-        raise ValueError(
-            f"a table has one target, got {targets.shape[1]}: scikit-learn's MultiOutputRegressor "
-            "fits one regressor for each"
-        )
-    if targets.size != n:
-        raise ValueError(f"{n} rows need {n} targets, got {targets.size}")
-    targets = targets.ravel()
-    if len(odd := np.flatnonzero(~(np.abs(targets) <= LARGEST))):
-        raise ValueError(
-            f"the target of example {odd[0] + 1} is no finite number: {targets[odd[0]]}: correct "
-            "or drop it"
-        )
-    return targets
 
 
 def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
