@@ -28,7 +28,7 @@ SHORT = {
     "mini-imagenet": "objects",
 }
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-MINUTES = (2, 5, 10, 20, 30, 60)
+MINUTES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def longest(study: Study, place: str) -> StudyTable | None:
