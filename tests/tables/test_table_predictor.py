@@ -324,6 +324,7 @@ def test_frames_through_adapt_and_an_estimator():
         found = arml.load("tables").adapt(frame, y)
     with pytest.warns(UserWarning, match="column 'Id'"):
         estimator = FewShotClassifier("tables").fit(frame, y)
+    assert "Id" in FewShotClassifier("tables").fit(frame, y, keep=["Id"]).predictor_.matter()
     np.testing.assert_array_equal(found.predict(frame), y.to_numpy())
     np.testing.assert_array_equal(estimator.predict(frame), y.to_numpy())
     with pytest.raises(ValueError, match="MultiOutputRegressor"):

@@ -35,7 +35,9 @@ class FewShot(BaseEstimator):
     uses: object = "auto"
     predictor_: Any
 
-    def fit(self: Model, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Model:
+    def fit(
+        self: Model, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, keep: Any = ()
+    ) -> Model:
         """Adapt the learner to the support set.
 
         **Arguments**
@@ -46,6 +48,7 @@ class FewShot(BaseEstimator):
           it is left out. The learner of photographs and the models `logistic` and `edges` use it.
         - `groups`: a value for each example; those with the same are left out together wherever
           examples are, as scikit-learn's group folds do.
+        - `keep`: columns of a table that are used although a rule leaves them out.
 
         **Raises** `ValueError` for data that the learner cannot read, and for sample weights that
         it cannot use; `RunError` if there is no learner of that name.
@@ -73,7 +76,8 @@ class FewShot(BaseEstimator):
                 )
             inputs = rows.reshape(-1, *problem.features)
         labels = self._targets(y)
-        predictor = learner.adapt(inputs, labels, sample_weight, groups=groups)
+        options = {"keep": keep} if len(keep) else {}
+        predictor = learner.adapt(inputs, labels, sample_weight, groups=groups, **options)
         if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
             predictor = starter_if_better(predictor, X, labels)[0] or predictor
         if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
