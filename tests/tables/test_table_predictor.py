@@ -277,6 +277,8 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert second[:5] == ["3", "78", "b", "2", "null"]
     assert main([*words, "--query", str(query), "--keep", "Nr", "--no-reliability"]) == 0
     assert capsys.readouterr().out.startswith("row,key,label")
+    assert main([*words, "--query", str(query), "--keep", "Nr", "--keep", "key"]) == 2
+    assert "--keep stands twice: give it once" in " ".join(capsys.readouterr().err.split())
     assert main([*words, "--query", str(query), "--without", "nothing"]) == 2
     assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
 

@@ -44,8 +44,11 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
 
     **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
-    wrong.
+    wrong. `ValueError` for an option that stands twice, of which tyro would drop the first.
     """
+    names = [word.split("=")[0] for word in arguments if word.startswith("--")]
+    for name in {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"{name} stands twice: give it once, with all of its values after it")
     return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
 
 
