@@ -96,7 +96,7 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
         ("classify", b"[" * 100_000, 400, "no JSON"),
         ("classify", [], 400, "queries must be a list"),
         ("classify", pictures(*[good] * 12), 400, "14 pictures are too many, at most 12"),
-        ("classify", pictures(text), 400, "t.svg"),
+        ("classify", pictures(text, short), 400, "t.svg (data that cannot be decoded), s.png"),
         ("classify", pictures(short), 400, "s.png"),
         ("classify", pictures({"data": "§"}), 400, "base64"),
         ("classify", pictures(7), 400, "base64"),
@@ -158,7 +158,7 @@ def test_the_page_answers_as_the_command(tmp_path):
 def test_a_kept_predictor_is_opened_again(tmp_path):
     content, tab = request(draw(tmp_path / "own", each=3)), served(Path("starter")).pictures
     packet = pictures.kept(tab, content, Limits())["zip"]
-    assert pictures.opened({"predictor": packet}) == {"classes": ["a", "b"]}
+    assert pictures.opened(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     # Packed again by hand, with entries of folders and other files, which are not written anywhere.
     again = io.BytesIO()
     with (
@@ -170,7 +170,7 @@ def test_a_kept_predictor_is_opened_again(tmp_path):
         for name in ("predictor/", "C:evil", "../evil", "predictor/sub/evil"):
             new.writestr(name, "")
     packet = base64.b64encode(again.getvalue()).decode()
-    assert pictures.opened({"predictor": packet}) == {"classes": ["a", "b"]}
+    assert pictures.opened(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     with pytest.raises(ValueError, match="3 pictures are too many, at most 2"):
         pictures.classified(tab, {"predictor": packet, "queries": [{}] * 3}, Limits(pictures=2))
     again = {"predictor": packet, "queries": content["queries"]}
@@ -205,15 +205,21 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     queries = page.locator("#queries input")
     queries.set_input_files(str(broken))
     page.click("#predict")
-    page.wait_for_selector("#pictures-status.bad >> text=broken.png: expected a picture")
-    page.click("[aria-label='Remove broken.png']")
+    page.wait_for_selector("#pictures-status.bad >> text=None of these pictures can be read.")
+    assert "broken.png: expected a picture" in page.inner_text("#queries .problem")
     queries.set_input_files({"name": "IMG.HEIC", "mimeType": "image/heic", "buffer": b"ftypheic"})
     page.click("#predict")
-    page.wait_for_selector("#pictures-status.bad >> text=IMG.HEIC: HEIC pictures cannot be read")
+    page.wait_for_selector("#queries .problem >> text=IMG.HEIC: HEIC pictures cannot be read")
     page.click("[aria-label='Remove IMG.HEIC']")
+    assert page.inner_text("#pictures-status") == ""
     files = [own / "a" / "0.png", own / "b" / "1.png"]
     queries.set_input_files([str(path) for path in files])
-    assert page.inner_text("#count") == "8 of at most 12 pictures"
+    assert page.inner_text("#count") == "9 of at most 12 pictures"
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=but 1 of 3 pictures cannot be read")
+    assert page.locator("#queries .problem").count() == 1
+    assert page.locator("#predictions .problem").count() == 1
+    page.click("[aria-label='Remove broken.png']")
     page.click("#predict")
     page.wait_for_selector("#pictures-status >> text=Answered in")
     pixels = {path: resize(cv2.imread(str(path))[:, :, ::-1], 32) for path in own.rglob("*.png")}
@@ -238,9 +244,9 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     with page.expect_download() as download:
         page.click("#save-csv")
     rows = download.value.path().read_text().splitlines()
-    assert rows[0] == "file,label,a,b"
+    assert rows[0] == "file,label,probability,a,b"
     chances = predictor.predict_proba(np.stack([pixels[path] for path in files]))
-    got = [[float(cell) for cell in row.split(",")[2:]] for row in rows[1:]]
+    got = [[float(cell) for cell in row.split(",")[3:]] for row in rows[1:]]
     np.testing.assert_allclose(got, chances, atol=0.05)
     with page.expect_download() as download:
         page.click("#keep")
@@ -251,6 +257,8 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.click("#predict")
     page.wait_for_selector("#answer-remark >> text=a kept predictor")
     page.click("#close")
+    main(["predict", str(kept), *map(str, files), "--out", str(tmp_path / "answers.csv")])
+    assert (tmp_path / "answers.csv").read_text().count("\n") == 3
 
     # Labels of the queries, by a CSV file and by folders, say how good the predictions are.
     table = tmp_path / "labels.csv"

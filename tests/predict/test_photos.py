@@ -3,9 +3,11 @@
 import io
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -216,6 +218,35 @@ def test_predicts_adds_and_checks(predictor):
     assert predictor.classes.tolist() == ["blue", "red"]
 
 
+def test_pictures_that_cannot_be_read_are_skipped_if_wanted(predictor, caplog):
+    red = blob((220, 30, 30), 50)
+    transparent = np.dstack([red, np.full(red.shape[:2], 255, np.uint8)])
+    new = [io.BytesIO(encoded(red)), b"", transparent]
+    assert predictor.predict(new, errors="skip").tolist() == ["red", None, "red"]
+    assert "picture 2 cannot be read: an empty file" in caplog.text
+    chances, novelty = (
+        of(new, errors="skip") for of in (predictor.predict_proba, predictor.novelty)
+    )
+    assert np.isnan(chances[1]).all()
+    assert np.isnan(novelty).tolist() == [False, True, False]
+    np.testing.assert_array_equal(chances[0], chances[2])
+    with pytest.raises(ValueError, match="'raise' or 'skip'"):
+        predictor.predict(new, errors="no")
+
+
+def test_a_predictor_tells_what_more_examples_bring_and_shows_itself(learner, rng):
+    x, y = vectors(rng, n=30, d=1280)
+    predictor = learner.adapt(x, y)
+    curve = predictor.learning_curve()
+    assert [*curve] == [2, 3, 5, 10]
+    assert curve[10] == predictor.reliability().accuracy >= curve[2] - 0.1
+    assert predictor.score(x, y) == predictor.evaluate(x, y).accuracy
+    assert "<th>as 2</th>" in predictor._repr_html_()
+    pictures = learner.adapt([blob((200, 0, 0)), blob((0, 0, 200))], ["<red>", "blue"])
+    assert pictures._repr_html_().count("<img src") == 2
+    assert "<red>" not in pictures._repr_html_()
+
+
 def test_strange_pictures_are_novel(predictor):
     rng = np.random.default_rng(0)
     strange = rng.integers(0, 255, (6, 6, 3), np.uint8).repeat(20, 0).repeat(20, 1)
@@ -243,7 +274,12 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["nowhere.jpg"], "nowhere.jpg: expected a picture"),
+        (["nowhere.jpg"], "nowhere.jpg: expected an image"),
+        (
+            [b"", blob((1, 2, 3)), b"no"],
+            "2 pictures cannot be read: picture 1 .an empty file., pict",
+        ),
+        (blob((1, 2, 3)), "put it in a list"),
         ([b"no picture"], "picture 1: expected an image"),
         ("one.jpg", "put it in a list"),
         (np.zeros((2, 5)), "or their vectors"),
@@ -256,6 +292,42 @@ def test_bad_pictures_are_refused_in_one_line(learner, given, said):
     with pytest.raises(ValueError, match=said) as error:
         learner.adapt(given, ["a", "b"])
     assert "\n" not in str(error.value)
+
+
+def test_the_command_answers_what_it_can_and_shows_what_it_knows(tmp_path, capsys, monkeypatch):
+    """One bad file among the queries, in a folder and in a zip."""
+    monkeypatch.chdir(tmp_path)
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        (tmp_path / "new" / name).mkdir(parents=True)
+        for i in range(4):
+            (tmp_path / "own" / name / f"{i}.png").write_bytes(encoded(blob(colour, i)))
+            (tmp_path / "new" / name / f"{i}.png").write_bytes(encoded(blob(colour, 9 + i)))
+    (tmp_path / "new" / "bad.png").write_bytes(b"")
+    shutil.make_archive("new", "zip", "new")
+    assert main(["adapt", "--support", "own"]) == 0
+    assert "from 2, 100% from 3, 100% from 4" in capsys.readouterr().err
+    given = ["adapt", "--support", "own", "--query", "new", "--save", "kept"]
+    assert main([*given, "--report", "page.html", "--sort-into", "sorted", "--above", "0.6"]) == 0
+    said = capsys.readouterr()
+    assert (
+        "1 of 9 pictures cannot be read, and have no label: new/bad.png (an empty file)" in said.err
+    )
+    assert "least certain, so that labels of these would teach most: new/" in said.err
+    rows = said.out.splitlines()
+    assert rows[:2] == ["file,label,probability,novelty,problem", "new/bad.png,,,,an empty file"]
+    assert len([*Path("sorted/red").iterdir()]) == len([*Path("sorted/blue").iterdir()]) == 4
+    page = Path("page.html").read_text()
+    assert "an empty file" in page
+    assert page.count("<img") >= 8
+    shutil.make_archive("kept", "zip", "kept")
+    assert main(["predict", "kept.zip", "new.zip", "--sort-into", "again"]) == 0
+    answers = [row.split(",")[1:] for row in capsys.readouterr().out.splitlines()]
+    assert sorted(answers) == sorted(row.split(",")[1:] for row in rows)
+    assert main(["predict", "kept", "new", "--strict"]) == 2
+    assert "new/bad.png: expected an image" in capsys.readouterr().err
+    assert main(["predict", "kept", "new", "--sort-into", "sorted"]) == 2
+    assert "is not empty" in capsys.readouterr().err
 
 
 def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):
@@ -356,7 +428,7 @@ def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
     assert main(["predict", "kept", "photos", "--none"]) == 0
     assert capsys.readouterr().out.count("\n") == 5
     assert main(["adapt", "--support", "own", "--save", "kept", "--none"]) == 2
-    assert "--none is for --query" in capsys.readouterr().err
+    assert "are for --query: leave them out" in capsys.readouterr().err
     (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
     assert main(["adapt", "--support", "few.csv", "--target", "b", "--query", "few.csv"]) == 2
     assert "a table needs a learner" in capsys.readouterr().err

@@ -7,18 +7,20 @@ import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-from jaxtyping import UInt8
 
-from arml.datasets.decode import decode
+from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
 from arml.predict.base import LearnerBase
-from arml.predict.files import CONFIG, SUPPORT, WEIGHTS, packed, unpacked
+from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
 from arml.predict.loading import load_predictor
+from arml.predict.pictures import Bad
 from arml.predict.reliability import Evaluation, Reliability
 from arml.predict.starter import starter_if_better
 from arml.results.files import Json, RunError
@@ -27,8 +29,6 @@ NAME_LENGTH = 60
 """Characters of a class's name."""
 MISTAKES = 12
 """Mistakes that are shown."""
-KEPT = 2**26
-"""Bytes of a kept predictor at most."""
 EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
 
 
@@ -54,6 +54,8 @@ class Tab:
     name: str
     choose: bool = False
     """Whether the learner `starter` may take its place, as in `arml adapt` without a name."""
+    model: Path | None = None
+    """The file of its frozen model, if it is not the one of the package."""
 
 
 class Learned(NamedTuple):
@@ -72,8 +74,9 @@ def is_of_pictures(learner: LearnerBase) -> bool:
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
     """The answer to labelled pictures, or a kept predictor, and queries.
 
-    It holds the names of the `classes`, the `probabilities` of each query, and a `remark`. Where
-    `labels` of queries came, `evaluation` says how well these were predicted.
+    It holds the names of the `classes`, the `probabilities` of each query and its `novelty`, if
+    there is such a measure, the `problems` of queries that cannot be read by their places, and a
+    `remark`. Where `labels` of queries came, `evaluation` says how well these were predicted.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
@@ -81,11 +84,20 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     if not queries:
         raise ValueError("no pictures to predict: add one")
     predictor, remark = _learned(tab, content, limits, len(queries))
-    chances = predictor.predict_proba(_inputs(predictor.learner, queries, "picture to predict"))
+    bad: Bad = {}
+    inputs = predictor.learner.read(_sent(queries, "picture to predict"), bad=bad)
+    chances = predictor.predict_proba(inputs)
+    novelty = predictor.novelty(inputs)
     labels = _labels(content, len(queries))
+    for place in bad:
+        labels[place] = None
+    if np.bincount(predictor.y).max() == 1:
+        remark += "; one example a class: the probabilities are not checked"
     return {
         "classes": [str(name) for name in predictor.classes],
-        "probabilities": chances.tolist(),
+        "probabilities": [None if i in bad else row for i, row in enumerate(chances.tolist())],
+        "novelty": None if novelty is None else novelty.tolist(),
+        "problems": {str(place): problem for place, problem in bad.items()},
         "remark": remark,
         "evaluation": _evaluation(predictor.classes, chances, labels),
     }
@@ -117,9 +129,9 @@ def kept(tab: Tab, content: object, limits: Limits) -> Json:
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def opened(content: object) -> Json:
+def opened(tab: Tab, content: object) -> Json:
     """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
-    return {"classes": [str(name) for name in _opened(content).classes]}
+    return {"classes": [str(name) for name in _opened(content, tab).classes]}
 
 
 def example(seed: int) -> Json:
@@ -149,45 +161,37 @@ def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learne
             "allowed: leave some out, or use arml adapt"
         )
     if kept:
-        return Learned(_opened(content), "a kept predictor")
-    inputs = _inputs(tab.learner, pictures, "picture of the classes")
-    predictor = tab.learner.adapt(inputs, labels)
+        return Learned(_opened(content, tab), "a kept predictor")
+    sent = _sent(pictures, "picture of the classes")
+    predictor = tab.learner.adapt(tab.learner.read(sent), labels)
     if tab.choose:
-        starter, reason = starter_if_better(predictor, [_bytes(p) for p in pictures], labels)
+        starter, reason = starter_if_better(predictor, sent, labels)
         if starter is not None:
             return Learned(starter, f"starter ({reason})")
         return Learned(predictor, f"{tab.name} ({reason})")
     return Learned(predictor.using(predictor.models[-1]), tab.name)
 
 
-def _opened(content: object) -> Any:
-    """The predictor in a zip that `kept` wrote."""
+def _opened(content: object, tab: Tab) -> Any:
+    """The predictor in a zip of its folder, as `kept` wrote it."""
     try:
         text = content.get("predictor") if isinstance(content, dict) else None
-        with zipfile.ZipFile(io.BytesIO(base64.b64decode(text, validate=True))) as archive:  # type: ignore[arg-type]
-            members = {m.filename.removeprefix("predictor/"): m for m in archive.infolist()}
-            if sum(member.file_size for member in members.values()) > KEPT:
-                raise ValueError("too large")
-            files = {
-                k: archive.read(members[k]) for k in (CONFIG, WEIGHTS, SUPPORT) if k in members
-            }
-        predictor = unpacked(load_predictor, files)
-    except (TypeError, ValueError, binascii.Error, OSError, zipfile.BadZipFile, RunError) as error:
+        files = zipped(base64.b64decode(text, validate=True))  # type: ignore[arg-type]
+        predictor = unpacked(partial(load_predictor, model=tab.model), files)
+    except (TypeError, ValueError, binascii.Error, OSError, RunError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
     if predictor.classes is None or predictor.learner.inputs != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor
 
 
-def _inputs(learner: LearnerBase, pictures: Sequence[Any], what: str) -> np.ndarray:
-    """The inputs of pictures that the page sent, each with its `name` and its `data`."""
-    reader = learner.pictures
-    assert reader is not None
-    pixels: list[UInt8[np.ndarray, "size size 3"]] = []
+def _sent(pictures: Sequence[Any], what: str) -> list[Member]:
+    """Pictures that the page sent, each with its `name` and its `data`."""
+    members = []
     for picture in pictures:
         where = str(picture.get("name") or what)[:80] if isinstance(picture, dict) else what
-        pixels.append(decode(_bytes(picture), size=reader.size, where=where, crop=reader.crop))
-    return reader.convert(np.stack(pixels))
+        members.append(Member(where, partial(bytes, _bytes(picture))))
+    return members
 
 
 def _bytes(picture: Any) -> bytes:

@@ -148,7 +148,7 @@ def _routes(served: Served) -> list[Route]:
             "/classify": lambda c: pictures.classified(tab, c, limits),
             "/trust": lambda c: pictures.trusted(tab, c, limits),
             "/keep": lambda c: pictures.kept(tab, c, limits),
-            "/open": pictures.opened,
+            "/open": lambda c: pictures.opened(tab, c),
             "/example-pictures": pictures.example,
         }
     if learners:
@@ -200,7 +200,8 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     named = None if learner is None else load(learner, model, **options)
     kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
     if named is not None and learner is not None and pictures.is_of_pictures(named):
-        return Served(Tab(named, learner.resolve().name), kinds)
+        own = learner if learner.suffix == ".onnx" else model
+        return Served(Tab(named, learner.resolve().name, model=own), kinds)
     if named is not None:
         kind = tables.kind_of(named)
         if kind is None:

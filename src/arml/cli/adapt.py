@@ -4,10 +4,10 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -17,8 +17,13 @@ from arml.cli.console import Display, ModelOptions, command, parse, tell
 from arml.cli.inputs import Pictures, Queries, Table, Vectors, inputs_of, is_table
 from arml.results.files import write_text
 
+if TYPE_CHECKING:
+    from arml.predict.answers import Answer
+
 FEW = 2_000
 """Pictures up to which all are read before anything is predicted."""
+LABELLED = 3
+"""Least certain pictures that are named."""
 NONE = "none of these"
 """The label of queries that may belong to none of the classes."""
 
@@ -35,6 +40,12 @@ class AnswerOptions:
     """Answer "none of these" for queries that are unlike 95% of the examples."""
     out: Path | None = None
     """Write the answers to this CSV file instead of the terminal."""
+    strict: bool = False
+    """Stop at a picture that cannot be read; otherwise its answer is empty."""
+    sort_into: Path | None = None
+    """Copy the pictures into this new folder, in a folder for each label."""
+    above: float = 0.5
+    """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
     columns: bool = False
     """Print how each column of a table is read."""
 
@@ -75,6 +86,8 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Save the predictor in this folder, for `arml predict`."""
     reliability: bool = True
     """Predict each example from the others, and report how well that works."""
+    report: Path | None = None
+    """Write a page about pictures: the estimate, doubtful examples, the least certain answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +108,10 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    nothing = ValueError(
-        "nothing to predict and nothing to save: give --query FILES, --save FOLDER, or both"
-    )
-    if not options.query and options.save is None and not is_table(options.support):
-        raise nothing
+    if not options.query and options.save is None and not options.reliability:
+        raise ValueError(
+            "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+        )
     _check_paths(options, options.save, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     _tell_columns(options, inputs, predictor)
@@ -111,10 +123,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
             queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, Table):
         queries = inputs.unlabelled(predictor)
-    if queries is None and options.save is None:
-        raise nothing
-    if options.none and queries is None:
-        raise ValueError("--none is for --query: leave it out, and give it to `arml predict`")
+    if queries is None and (options.none or options.sort_into):
+        raise ValueError("--none and --sort-into are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
     if options.none and predictor.classes is None:
@@ -128,8 +138,19 @@ def adapt_command(arguments: Sequence[str]) -> int:
         parts = predictor.weights.items()
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in parts)
         tell(f"predicting with a weighted mean: {each}")
-    if queries is not None:
-        _answer(predictor, queries, options)
+    if queries is None and options.save is None and isinstance(inputs, Pictures):
+        from arml.predict.reliability import curve_in_words
+
+        if curve := predictor.learning_curve():
+            tell(curve_in_words(curve))
+    answers = [] if queries is None else _answer(predictor, queries, options)
+    if options.report is not None:
+        from arml.predict.answers import write_answers
+
+        assert isinstance(inputs, Pictures)
+        assert inputs.thumbnails is not None
+        write_answers(options.report, predictor, names, answers, inputs.thumbnails)
+        tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
         predictor.save(options.save)
         following = command("predict", str(options.save))
@@ -151,6 +172,7 @@ def predict_command(arguments: Sequence[str]) -> int:
     predictor = load_predictor(options.predictor, options.model)
     inputs = inputs_of(predictor.learner, query, options.predictor.name)
     _tell_columns(options, inputs, predictor)
+    _check_pictures(options, inputs)
     queries = inputs.queries(predictor, query)
     _answer(predictor, queries, options)
     return 0
@@ -170,6 +192,16 @@ def _predict_on(options: PredictOptions, on: str) -> int:
         counts = predict_parts(predict, options.query[0], str(out), on=on, watch=watch)
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
     return 0
+
+
+def _check_pictures(options: AnswerOptions, inputs: Any) -> None:
+    """Refuse options of pictures for tables, and prepare what they need."""
+    report = isinstance(options, AdaptOptions) and options.report is not None
+    if not isinstance(inputs, Pictures):
+        if options.strict or options.sort_into or report:
+            raise ValueError("--strict, --sort-into and --report are for pictures: leave them out")
+        return
+    inputs.strict, inputs.thumbnails = options.strict, {} if report else None
 
 
 def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> None:
@@ -203,7 +235,9 @@ def _learned(options: AdaptOptions) -> Learned:
     tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
     if starter is None:
         return inputs, predictor, names
-    return Pictures(starter.learner), starter, names
+    assert isinstance(inputs, Pictures)
+    inputs.learner = starter.learner
+    return inputs, starter, names
 
 
 def _learned_by(named: Path, options: AdaptOptions) -> Learned:
@@ -219,6 +253,7 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
     given = {name: getattr(options, name) for name in Table.takes if getattr(options, name)}
     if odd := [f"--{name}" for name in given if name not in inputs.takes]:
         raise ValueError(f"the learner {named.name} does not take {', '.join(odd)}: leave it out")
+    _check_pictures(options, inputs)
     return inputs, *inputs.learn(learner, options.support, options.target, **given)
 
 
@@ -238,21 +273,24 @@ def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None
             raise ValueError(f"--out {out} is a file that the command reads: name another")
         if out.suffix.lower() != ".csv":
             raise ValueError(f"--out {out} would replace a file that is no CSV file: name another")
-    for place in filter(None, (out, save)):
+    report = options.report if isinstance(options, AdaptOptions) else None
+    for place in filter(None, (out, save, report, options.sort_into)):
         nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
         if not os.access(nearest, os.W_OK):
             raise ValueError(f"{place} cannot be written: name another place")
-    if save is not None:
-        from arml.predict.files import check_free
+    from arml.predict.files import check_free, check_new
 
+    if save is not None:
         check_free(save, predictor=True)
+    if options.sort_into is not None:
+        check_new(options.sort_into)
 
 
 Columns = list[tuple[str, Iterable[Any]]]
 
 
-def _answer(predictor: Any, queries: Queries, options: AnswerOptions) -> None:
-    """Write the answers."""
+def _answer(predictor: Any, queries: Queries, options: AnswerOptions) -> "list[Answer]":
+    """Write the answers; returns those about pictures."""
     first = "row" if isinstance(queries.names[0], int) else "file"
     # A name that is no UTF-8 can be written all the same.
     names = [os.fsencode(str(name)).decode("utf-8", "replace") for name in queries.names]
@@ -260,7 +298,7 @@ def _answer(predictor: Any, queries: Queries, options: AnswerOptions) -> None:
     if predictor.classes is None:
         columns += _numbers(predictor, queries.batches, options.level)
     else:
-        columns += _labels(predictor, queries.batches, options.none)
+        columns += _labels(predictor, queries, options.none)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for name, _ in columns])
@@ -270,6 +308,33 @@ def _answer(predictor: Any, queries: Queries, options: AnswerOptions) -> None:
     else:
         write_text(options.out, text.getvalue())
         tell(f"written to {options.out}")
+    return _pictures(queries, dict(columns), options) if queries.pictures else []
+
+
+def _pictures(queries: Queries, cells: Mapping[str, Any], options: AnswerOptions) -> "list[Answer]":
+    """The answers about pictures; the least certain are named, and files are sorted."""
+    from arml.predict.answers import Answer, sort_into
+
+    none = [""] * len(queries.names)
+    each = zip(cells["label"], cells["probability"], cells.get("novelty", none), strict=True)
+    answers = [
+        Answer(str(name), str(label), float(p or 0), float(far or 0), queries.bad.get(place, ""))
+        for place, (name, (label, p, far)) in enumerate(zip(queries.names, each, strict=True))
+    ]
+    if queries.bad:
+        each_bad = ", ".join(f"{queries.names[k]} ({why})" for k, why in queries.bad.items())
+        n = len(queries.bad)
+        tell(f"{n} of {len(answers)} pictures cannot be read, and have no label: {each_bad}")
+    unsure = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
+    if len(unsure) > LABELLED:
+        names = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
+        tell(f"least certain, so that labels of these would teach most: {names}")
+    if options.sort_into is not None:
+        read = [picture.read for picture in queries.pictures]
+        counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)
+        found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        tell(f"copied into {options.sort_into}: {found}")
+    return answers
 
 
 def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
@@ -290,10 +355,10 @@ def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
     ]
 
 
-def _labels(predictor: Any, batches: Iterable[Any], none: bool) -> Columns:
-    """The label, its probability and the novelty of each query."""
+def _labels(predictor: Any, queries: Queries, none: bool) -> Columns:
+    """The label, its probability and the novelty of each query, and its problem if it has one."""
     chances, novelties, outside = [], [], []
-    for batch in batches:
+    for batch in queries.batches:
         chances.append(predictor.predict_proba(batch))
         if (novelty := predictor.novelty(batch)) is not None:
             novelties.append(novelty)
@@ -309,9 +374,17 @@ def _labels(predictor: Any, batches: Iterable[Any], none: bool) -> Columns:
     if novelties:
         novelty = np.concatenate(novelties)
         columns.append(("novelty", [f"{value:.2f}" for value in novelty]))
+        novelty[[*queries.bad]] = 0
         if above := int(np.sum(novelty > 1)):
             tell(
                 f"{above} of {len(novelty)} queries have a novelty above 1: they may belong to "
                 "none of the classes; about 5% of the pictures of your classes have one, too"
             )
+    if queries.bad:
+        blank = ["" if place in queries.bad else None for place in range(len(labels))]
+        columns = [
+            (name, [cell if gap is None else gap for cell, gap in zip(cells, blank, strict=True)])
+            for name, cells in columns
+        ]
+        columns.append(("problem", [queries.bad.get(place, "") for place in range(len(labels))]))
     return columns

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import shlex
 import signal
@@ -83,6 +84,20 @@ def say(console: Console, *lines: str) -> None:
 def tell(*lines: str) -> None:
     """`say` on the standard error stream, because a program may read the output."""
     say(Console(stderr=True), *lines)
+
+
+@contextlib.contextmanager
+def doubts() -> Iterator[None]:
+    """Tell the first line that the package's logger says, and how many more there are."""
+    lines, handler = list[str](), logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("arml").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("arml").removeHandler(handler)
+        if lines:
+            tell(lines[0] + (f", and {len(lines) - 1} more such lines" if lines[1:] else ""))
 
 
 def print_json(value: object) -> None:

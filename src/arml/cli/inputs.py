@@ -7,14 +7,17 @@ predictor, and read `queries`.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 
-from arml.cli.console import Display, tell
+from arml.cli.console import Display, doubts, tell
 
+THUMBNAIL = 96
+"""Pixels a side of the pictures of a report."""
 AT_ONCE = 256
 """Pictures between two answers."""
 BLOCK = 10_000
@@ -36,12 +39,16 @@ class Labelled(NamedTuple):
 class Queries(NamedTuple):
     """Inputs to predict."""
 
-    names: Sequence[Path | int]
+    names: Sequence[str | int]
     """Files, or lines of a table."""
     batches: Iterable[Any]
     """The inputs in batches."""
     keys: Mapping[str, Sequence[Any]] = {}
     """Columns of a table that name its rows, for the answers."""
+    pictures: Sequence[Any] = ()
+    """The files of pictures."""
+    bad: Mapping[int, str] = {}
+    """The problems of pictures that cannot be read, which are known when the batches are read."""
 
 
 def is_table(path: Path) -> bool:
@@ -74,19 +81,30 @@ class Pictures:
 
     takes: tuple[str, ...] = ("group",)
     """Options of `learn`."""
+    thumbnails: dict[str, Any] | None = None
+    """Small pixels of what was read, by name, if they are wanted."""
+    strict = False
+    """Whether a query that cannot be read is an error."""
 
     def __init__(self, learner: Any) -> None:
         self.learner = learner
+        self.open = ExitStack()
+        """Zips of queries, which stay open until the end."""
 
-    def _read(self, pictures: Sequence[Any]) -> np.ndarray:
+    def _read(self, pictures: Sequence[Any], bad: dict[int, str] | None = None) -> np.ndarray:
+        from arml.predict.pictures import pixels_of
+
         what = "reading pictures"
-        with Display(Console(stderr=True), what) as display:
+        with doubts(), Display(Console(stderr=True), what) as display:
 
             def progress(done: int, total: int) -> None:
                 display.show(what, done, total)
 
-            found: np.ndarray = self.learner.read(pictures, progress=progress)
-            return found
+            found: np.ndarray = self.learner.read(pictures, progress=progress, bad=bad)
+        if self.thumbnails is not None:
+            small = pixels_of(pictures, THUMBNAIL, crop=1.0, bad={})
+            self.thumbnails |= zip((one.where for one in pictures), small, strict=True)
+        return found
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The pictures of a folder or zip, and the names of their folders."""
@@ -117,17 +135,30 @@ class Pictures:
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
-        from arml.datasets.archives import Member
-        from arml.datasets.folders import image_files
+        from arml.datasets.archives import Member, open_members
+        from arml.datasets.folders import image_files, is_picture
 
-        for path in paths:
-            if path.suffix.lower() == ".zip":
-                raise ValueError(f"{path} is a zip: unpack it, and name its folder")
-        files, others = image_files(paths)
-        _tell_left_out(others)
+        zips = [path for path in paths if path.suffix.lower() == ".zip"]
+        plain = [path for path in paths if path not in zips]
+        files, others = image_files(plain) if plain else ([], [])
         pictures = [Member(str(file), file.read_bytes) for file in files]
-        parts = (pictures[i : i + AT_ONCE] for i in range(0, len(pictures), AT_ONCE))
-        return Queries(files, map(self._read, parts))
+        for path in zips:
+            members = sorted(self.open.enter_context(open_members(path)), key=lambda one: one.name)
+            pictures += [one for one in members if is_picture(one.name)]
+            others += [Path(one.where) for one in members if not is_picture(one.name)]
+        if not pictures:
+            raise ValueError(f"no pictures in {', '.join(map(str, paths))}: check the path")
+        _tell_left_out(others)
+        bad: dict[int, str] = {}
+
+        def read(first: int) -> np.ndarray:
+            own: dict[int, str] = {}
+            found = self._read(pictures[first : first + AT_ONCE], None if self.strict else own)
+            bad.update((first + place, problem) for place, problem in own.items())
+            return found
+
+        parts = map(read, range(0, len(pictures), AT_ONCE))
+        return Queries([one.where for one in pictures], parts, pictures=pictures, bad=bad)
 
 
 class Table:

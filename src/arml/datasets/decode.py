@@ -87,13 +87,13 @@ def decode(
     except Exception as error:  # damaged data raise errors of many kinds
         cut = "truncated" in str(error)
         kind = f"a {picture.format} that is cut short" if cut else "data that cannot be decoded"
-        raise _refused(where, kind) from error
+        raise UnreadableError(where, kind) from error
     pixels = rgb(picture, where, tell)
     if box is not None:
         left, top, right, bottom = box
         pixels = pixels[top:bottom, left:right]
         if not pixels.size:
-            raise _refused(where, f"one without the box {box}")
+            raise UnreadableError(where, f"one without the box {box}")
     if min(pixels.shape[:2]) < TINY:
         tell(f"{where}: a picture of {pixels.shape[1]} x {pixels.shape[0]} px shows very little")
     return resize(cropped(pixels, crop), size)
@@ -173,9 +173,9 @@ def _opened(data: bytes, where: str) -> Image.Image:
             if data[4:12] in HEIC else
             "data that cannot be decoded"
         )  # fmt: skip
-        raise _refused(where, got) from error
+        raise UnreadableError(where, got) from error
     if pixels > PIXEL_LIMIT:
-        raise _refused(where, f"more than {PIXEL_LIMIT} pixels")
+        raise UnreadableError(where, f"more than {PIXEL_LIMIT} pixels")
     return picture
 
 
@@ -191,7 +191,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
     if picture.mode.startswith("I"):
         deep = np.asarray(picture).astype(np.int64)
         if deep.min() < 0 or deep.max() > 65535:
-            raise _refused(where, "pixels of 32 bits, not 8 or 16")
+            raise UnreadableError(where, "pixels of 32 bits, not 8 or 16")
         highest = 65535
         if deep.max() < DEEP:
             highest = max(int(deep.max()), 255)
@@ -199,7 +199,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
         grey = (deep * 255 + highest // 2) // highest
         return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=-1)
     if picture.mode == "F":
-        raise _refused(where, "pixels of fractions, not of 8 or 16 bits")
+        raise UnreadableError(where, "pixels of fractions, not of 8 or 16 bits")
     if not picture.has_transparency_data:
         return np.asarray(picture.convert("RGB"))
     rgba = np.asarray(picture.convert("RGBA"))
@@ -211,11 +211,15 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
     return np.rint(colours * opacity + paper * (1 - opacity)).astype(np.uint8)
 
 
-def _refused(where: str, problem: str) -> ValueError:
-    return ValueError(
-        f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
-        "remove or replace the file"
-    )
+class UnreadableError(ValueError):
+    """A file that is no picture: `where` it is, and the `problem` in words."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where, self.problem = where, problem
+        super().__init__(
+            f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
+            "remove or replace the file"
+        )
 
 
 # --- the blur and the pencil filter of Art-Multi

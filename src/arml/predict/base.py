@@ -5,7 +5,9 @@ They load no JAX, which photographs do not need.
 """
 
 import abc
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from arml.predict.folds import FOLDS, NEAR, equal_inputs
 from arml.predict.inputs import checked_groups, places_of
-from arml.predict.pictures import PictureReader, Progress
+from arml.predict.pictures import LOG, Bad, PictureReader, Progress
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -63,9 +65,16 @@ class LearnerBase(abc.ABC):
         learned."""
 
     @abc.abstractmethod
-    def read(self, x: Any, what: str = "queries", progress: Progress | None = None) -> np.ndarray:
-        """The inputs as arrays, checked; `what` is their name in errors. **Raises** `ValueError`
-        for inputs that cannot be read."""
+    def read(
+        self,
+        x: Any,
+        what: str = "queries",
+        progress: Progress | None = None,
+        bad: Bad | None = None,
+    ) -> np.ndarray:
+        """The inputs as arrays, checked; `what` is their name in errors. `bad` gets the problems of
+        pictures that cannot be read, by their places. **Raises** `ValueError` for inputs that
+        cannot be read."""
 
 
 class PredictorBase(abc.ABC):
@@ -105,6 +114,18 @@ class PredictorBase(abc.ABC):
         """The inputs as every method takes them, too, checked and converted."""
         return self.learner.read(x)
 
+    def _reading(self, x: Any, errors: str) -> tuple[Any, list[int]]:
+        """The inputs, and the places of those that could not be read: see `predict`."""
+        if errors not in ("raise", "skip"):
+            raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
+        if errors == "raise":
+            return self.read(x), []
+        bad: Bad = {}
+        inputs = self.learner.read(x, bad=bad)
+        for place, problem in bad.items():
+            LOG.warning("picture %d cannot be read: %s", place + 1, problem)
+        return inputs, [*bad]
+
     @abc.abstractmethod
     def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
         """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
@@ -127,7 +148,7 @@ class PredictorBase(abc.ABC):
         cached = {name for name, value in every if isinstance(value, cached_property)}
         return {k: v for k, v in vars(self).items() if k not in cached - {"weights"}}
 
-    def predict(self, x: Any, none: str | None = None) -> np.ndarray:
+    def predict(self, x: Any, none: str | None = None, errors: str = "raise") -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
 
         **Arguments**
@@ -135,17 +156,22 @@ class PredictorBase(abc.ABC):
         - `none`: the label of queries that may belong to none of the classes: photographs whose
           `novelty` is above 1, and other inputs if the probability of their class is below that of
           95% of the examples when these are left out.
+        - `errors`: "skip" gives pictures that cannot be read the label None, and probabilities of
+          NaN, and the logger "arml" says why.
 
         **Raises** `ValueError` for inputs that cannot be read."""
-        inputs = self.read(x)
+        inputs, bad = self._reading(x, errors)
         outputs = self._outputs(inputs)
         if self.classes is None:
             return outputs[:, 0] if self.flat else outputs
         labels = self.classes[outputs.argmax(axis=1)]
-        if none is None:
-            return labels
-        outside = self.outside(inputs, softmax(outputs.astype(np.float64)))
-        return np.where(outside, none, labels.astype(object))
+        if none is not None:
+            outside = self.outside(inputs, softmax(outputs.astype(np.float64)))
+            labels = np.where(outside, none, labels.astype(object))
+        if bad:
+            labels = labels.astype(object)
+            labels[bad] = None
+        return labels
 
     def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
         """Whether each input with these probabilities may belong to none of the classes: see
@@ -154,12 +180,15 @@ class PredictorBase(abc.ABC):
         assert isinstance(found, Reliability)
         return chances.max(axis=1) < found.threshold()
 
-    def predict_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
-        """The probability of each class, columns in the order of `classes`. **Raises** `ValueError`
-        as `predict`, and for regression."""
+    def predict_proba(self, x: Any, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
+        """The probability of each class, columns in the order of `classes`; `errors` as in
+        `predict`. **Raises** `ValueError` as `predict`, and for regression."""
         if self.classes is None:
             raise ValueError("a regression has no probabilities: use predict")
-        return softmax(self._outputs(self.read(x)).astype(np.float64))
+        inputs, bad = self._reading(x, errors)
+        chances: np.ndarray = softmax(self._outputs(inputs).astype(np.float64))
+        chances[bad] = np.nan
+        return chances
 
     def using(self, model: str) -> Any:
         """The same, predicting with another of its `models`. **Raises** `ValueError` for another
@@ -177,6 +206,46 @@ class PredictorBase(abc.ABC):
         chances = self.predict_proba(x)
         assert self.classes is not None
         return Evaluation(self.classes, places_of(y, self.classes), chances)
+
+    def score(self, x: Any, y: Any) -> float:
+        """The accuracy on inputs whose labels are known; of numbers the R^2, as scikit-learn's.
+        **Raises** `ValueError` as `predict`."""
+        if self.classes is not None:
+            return self.evaluate(x, y).accuracy
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(y, self.predict(x)))
+
+    def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
+        """The accuracy on examples that are left out, by the number of examples of each class that
+        are learned from: what more of them would bring. The last is that of all; empty for fewer
+        than three, and for numbers."""
+        if self.classes is None or (most := int(np.bincount(self.y).max())) < 3:
+            return {}
+        places = range(len(self.classes))
+
+        def refit(size: int, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+            train = train[np.argsort(self._same[train], kind="stable")]
+            train = np.random.default_rng(size).permutation(train)
+            first = [train[self.y[train] == k][:size] for k in places]
+            return self._refit(np.sort(np.concatenate(first)), test)
+
+        given = self.y, self.classes, self._same, self.groups
+        curve = {
+            size: classification_reliability(
+                partial(refit, size), *given, model=self.model, repeats=1
+            ).accuracy
+            for size in sizes
+            if size <= most * 0.8
+        }
+        found = self.reliability()
+        assert isinstance(found, Reliability)
+        return {**curve, most: found.accuracy}
+
+    def _repr_html_(self) -> str:
+        known = repr(self)
+        found = vars(self).get("_reliability")
+        return f"<p>{escape(known)}</p>{found._repr_html_() if found is not None else ''}"
 
     def reliability(self, groups: Any = None) -> Reliability | NumberReliability:
         """How far it can be trusted: its accuracy or error on examples that are left out, of all

@@ -4,7 +4,10 @@ checksum of itself. A file that was altered or cut short is refused.
 The package carries such learners, which are found by name: `shipped`. Nothing here loads JAX.
 """
 
+import io
 import json
+import zipfile
+import zlib
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.resources import files
@@ -28,6 +31,8 @@ FORMAT = 1
 CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
 LEARNED, PHOTOGRAPHS = "arml learner", "arml predictor of photographs"
 """The kinds of folders, as `config.json` states them."""
+LARGEST = 2**26
+"""Bytes of a zipped predictor at most, unpacked."""
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
 Owner = TypeVar("Owner")
 
@@ -75,8 +80,8 @@ def is_learner(path: Path) -> bool:
 
 
 def check_predictor(path: Path) -> None:
-    """Raise `RunError` unless it is the folder of a predictor."""
-    if (path / SUPPORT).is_file():
+    """Raise `RunError` unless it is the folder of a predictor, or a zip."""
+    if (path / SUPPORT).is_file() or zipfile.is_zipfile(path):
         return
     if is_learner(path):
         raise RunError(
@@ -100,6 +105,12 @@ def check_free(folder: Path, *, predictor: bool) -> None:
         task = known.get("what") == PHOTOGRAPHS or known.get("task") is not None
         if known.get("what") not in (LEARNED, PHOTOGRAPHS) or task != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
+
+
+def check_new(folder: Path) -> None:
+    """Raise `RunError` unless there is nothing, or an empty folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is not empty: name a new folder")
 
 
 # The configuration.
@@ -147,6 +158,23 @@ def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
         folder = Path(place) / "kept"
         save(folder)
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def zipped(data: bytes) -> dict[str, bytes]:
+    """The files of a zip of such a folder. **Raises** `RunError` for another zip."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = {one.filename: one.file_size for one in archive.infolist()}
+            tops = [name.removesuffix(CONFIG) for name in names if name.endswith(CONFIG)]
+            if not tops:
+                raise RunError("it holds no predictor")
+            top = min(tops, key=len)
+            found = [name for name in (CONFIG, WEIGHTS, SUPPORT) if top + name in names]
+            if sum(names[top + name] for name in found) > LARGEST:
+                raise RunError("it is too large")
+            return {name: archive.read(top + name) for name in found}
+    except (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error) as error:
+        raise RunError(f"it is no zip: {error}") from error
 
 
 def unpacked(load: Callable[[Path], Owner], files: dict[str, bytes]) -> Owner:

@@ -11,11 +11,20 @@ takes a second to load.
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from arml.predict.base import LearnerBase
-from arml.predict.files import PHOTOGRAPHS, check_predictor, kind_of, locate
+from arml.predict.files import (
+    PHOTOGRAPHS,
+    check_predictor,
+    kind_of,
+    locate,
+    unpacked,
+    zipped,
+)
+from arml.results.files import RunError
 
 
 def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
@@ -72,7 +81,8 @@ def adapt(learner: Any, x: Any, y: Any, sample_weight: Any = None, **options: An
 
 
 def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
-    """A predictor that was saved. `model` is its frozen network, if it is not that of the package.
+    """A predictor that was saved, in its folder or a zip of it. `model` is its frozen network, if
+    that is not the package's.
 
         predictor.save("line")
         arml.load_predictor("line").predict([[2.5, 1]])
@@ -81,6 +91,11 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
     """
     folder = Path(folder)
     check_predictor(folder)
+    if folder.is_file():
+        try:
+            return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
+        except RunError as error:
+            raise RunError(f"{folder}: {error}") from error
     if kind_of(folder) == PHOTOGRAPHS:
         from arml.predict.photos import load_photo_predictor
 

@@ -9,7 +9,9 @@ a formula of the examples' vectors: see `arml.predict.head`.
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,18 @@ from arml.predict.inputs import (
     joined_labels,
     weighted,
 )
-from arml.predict.pictures import PictureReader, Progress, content_of, each, listed, sized
+from arml.predict.pictures import (
+    LOG,
+    Bad,
+    PictureReader,
+    Progress,
+    as_image,
+    content_of,
+    each,
+    listed,
+    pixels_of,
+    sized,
+)
 from arml.results.files import (
     Json,
     RunError,
@@ -102,25 +115,32 @@ class PhotoLearner(LearnerBase):
         if not len(vectors):
             raise ValueError("no pictures: give some examples")
         classes, places = checked_labels(labels, len(vectors))
-        return PhotoPredictor(self, vectors, places, classes, *more)
+        predictor = PhotoPredictor(self, vectors, places, classes, *more)
+        if len(getattr(x, "shape", ())) != 2 and sample_weight is None:
+            pictures = listed(x)
+            predictor.shown = [pictures[int(np.argmax(places == k))] for k in range(len(classes))]
+        return predictor
 
-    def embed(self, x: Any, progress: Progress | None = None) -> Float32[np.ndarray, "n d"]:
+    def embed(
+        self, x: Any, progress: Progress | None = None, bad: Bad | None = None
+    ) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures, computed on all cores. Those of files are kept in the cache
-        folder by the files' content.
+        folder by the files' content. `bad` gets the problems of pictures that cannot be read, whose
+        vectors are 0.
 
-        **Raises** `ValueError` for a picture that cannot be read.
+        **Raises** `ValueError` for such a picture without `bad`.
         """
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
             what = "pictures [n, h, w, 3], or their vectors,"
             return checked_array(x, (dimension,), what).astype(np.float32)
-        parts = each(self._embedded, listed(x), progress)
-        return np.stack(parts) if parts else np.zeros((0, dimension), np.float32)
+        return each(self._embedded, listed(x), np.zeros(dimension, np.float32), progress, bad)
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         where, content = content_of(picture, place)
+        doubts: list[str] = []
         if not isinstance(content, bytes):
-            return self._vector(where, content)
+            return self._vector(where, content, doubts)
         kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
         try:
             vector = np.load(kept, allow_pickle=False)
@@ -128,7 +148,11 @@ class PhotoLearner(LearnerBase):
                 return vector
         except (OSError, ValueError, EOFError):
             pass  # not there, or damaged: it is made again
-        vector = self._vector(where, content)
+        vector = self._vector(where, content, doubts)
+        for doubt in doubts:
+            LOG.warning(doubt)
+        if doubts:
+            return vector  # not kept, so that it is said again
         try:
             kept.parent.mkdir(parents=True, exist_ok=True)
             atomically(kept, lambda file: np.save(file, vector))
@@ -136,18 +160,22 @@ class PhotoLearner(LearnerBase):
             pass  # a cache that cannot be written costs time alone
         return vector
 
-    def _vector(self, where: str, content: bytes | np.ndarray) -> Float32[np.ndarray, " d"]:
+    def _vector(
+        self, where: str, content: bytes | np.ndarray, doubts: list[str]
+    ) -> Float32[np.ndarray, " d"]:
         size, crop = self.extractor.size, self.extractor.crop
-        return self.extractor(sized(where, content, size, crop)[None])[0]
+        return self.extractor(sized(where, content, size, crop, doubts.append)[None])[0]
 
     @cached_property
     def cache(self) -> Path:
         """The folder of the vectors of files."""
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
-    def read(self, x: Any, what: str = "", progress: Progress | None = None) -> np.ndarray:
+    def read(
+        self, x: Any, what: str = "", progress: Progress | None = None, bad: Bad | None = None
+    ) -> np.ndarray:
         """As `embed`."""
-        return self.embed(x, progress)
+        return self.embed(x, progress, bad)
 
     @property
     def notes(self) -> list[str]:
@@ -176,6 +204,8 @@ class PhotoPredictor(PredictorBase):
 
     classes: np.ndarray
     learner: PhotoLearner
+    shown: Sequence[Any] = ()
+    """A picture of each class, for notebooks; none where vectors came."""
 
     def __init__(
         self,
@@ -214,14 +244,25 @@ class PhotoPredictor(PredictorBase):
         """Whether each picture may belong to none of the classes: its novelty is above 1."""
         return self.novelty(x) > 1
 
+    def _repr_html_(self) -> str:
+        images = [
+            f'<img src="{as_image(pixels)}" title="{escape(str(name))}">'
+            for name, pixels in zip(self.classes, pixels_of(self.shown, 64), strict=False)
+        ]
+        return "".join(images) + super()._repr_html_()
+
     def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
         """The vectors in which the head compares pictures."""
         return np.asarray(unit_roots(self.learner.embed(x)))
 
-    def novelty(self, x: object) -> Float[np.ndarray, " n"]:
+    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
         """How far each picture is from all classes: see `arml.predict.head`. Above 1 it may belong
-        to none of them, as about 5% of the pictures of known classes do."""
-        return np.asarray(self.head.answers(self.learner.embed(x))[1])
+        to none of them, as about 5% of the pictures of known classes do. `errors` as in
+        `predict`."""
+        inputs, bad = self._reading(x, errors)
+        found = np.array(self.head.answers(inputs)[1])
+        found[bad] = np.nan
+        return found
 
     def add(self, x: object, y: object) -> "PhotoPredictor":
         """A predictor that has learned from these pictures, too; they may be of new classes."""

@@ -1,25 +1,34 @@
-"""Pictures of all kinds as pixels: files, bytes, Pillow's pictures, and arrays of any size."""
+"""Pictures of all kinds as pixels: files, open files, bytes, Pillow's pictures, and arrays of any
+size."""
 
+import base64
+import io
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import Crop, cropped, decode, resize, rgb
+from arml.datasets.decode import Crop, Tell, UnreadableError, cropped, decode, resize, rgb
 from arml.predict.inputs import checked_array
 from arml.results.files import cores
 
 SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
-FILES = (str, bytes, os.PathLike, Image.Image, Member)
+FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are no arrays."""
 
+LOG = logging.getLogger("arml")
+"""Says which pictures are doubtful."""
+Bad = dict[int, str]
+"""The problems of pictures that cannot be read, by their places."""
 Progress = Callable[[int, int], object]
 """Called with how many of how many pictures have been read."""
 
@@ -35,9 +44,12 @@ class PictureReader(NamedTuple):
     crop: Crop = False
     """What is cut off: see `arml.datasets.decode.cropped`."""
 
-    def read(self, pictures: Any, progress: Progress | None = None) -> np.ndarray:
-        """The inputs of a list of pictures. **Raises** `ValueError` for one that cannot be read."""
-        return self.convert(pixels_of(pictures, self.size, crop=self.crop, progress=progress))
+    def read(
+        self, pictures: Any, progress: Progress | None = None, bad: Bad | None = None
+    ) -> np.ndarray:
+        """The inputs of a list of pictures: see `each`."""
+        pixels = pixels_of(pictures, self.size, crop=self.crop, progress=progress, bad=bad)
+        return self.convert(pixels)
 
 
 def are_files(x: Any) -> bool:
@@ -46,35 +58,75 @@ def are_files(x: Any) -> bool:
 
 
 def pixels_of(
-    x: Any, size: int = SMALL, *, crop: Crop = False, progress: Progress | None = None
+    x: Any,
+    size: int = SMALL,
+    *,
+    crop: Crop = False,
+    progress: Progress | None = None,
+    bad: Bad | None = None,
 ) -> UInt8[np.ndarray, "n size size 3"]:
-    """Pictures of any size as pixels, decoded on all cores; stretched, unless `crop` first cuts off
-    a part."""
-    pictures = listed(x)
-    parts = each(
-        lambda picture, place: sized(*content_of(picture, place), size, crop=crop),
-        pictures,
-        progress,
-    )
-    return np.stack(parts) if parts else np.zeros((0, size, size, 3), np.uint8)
+    """Pictures of any size as pixels; stretched, unless `crop` first cuts off a part: see
+    `each`."""
+
+    def one(picture: Any, place: int) -> np.ndarray:
+        return sized(*content_of(picture, place), size, crop=crop)
+
+    return each(one, listed(x), np.zeros((size, size, 3), np.uint8), progress, bad)
 
 
 def each(
-    work: Callable[[Any, int], np.ndarray], pictures: list[Any], progress: Progress | None
-) -> list[np.ndarray]:
-    """`work(picture, place)` of all pictures, on all cores."""
-    parts = []
+    work: Callable[[Any, int], np.ndarray],
+    pictures: list[Any],
+    blank: np.ndarray,
+    progress: Progress | None = None,
+    bad: Bad | None = None,
+) -> np.ndarray:
+    """`work(picture, place)` of all pictures, on all cores.
+
+    **Arguments**
+
+    - `blank`: stands for a picture that cannot be read.
+    - `bad`: gets the problem of each such picture by its place.
+
+    **Raises** `ValueError` that names all of them, if there is no `bad`.
+    """
+
+    def one(picture: Any, place: int) -> np.ndarray | ValueError:
+        try:
+            return work(picture, place)
+        except ValueError as error:
+            return error
+
+    parts, errors = [], dict[int, ValueError]()
     with ThreadPoolExecutor(cores()) as pool:
-        for part in pool.map(work, pictures, range(len(pictures))):
-            parts.append(part)
+        for place, part in enumerate(pool.map(one, pictures, range(len(pictures)))):
+            if isinstance(part, ValueError):
+                errors[place] = part
+            parts.append(blank if isinstance(part, ValueError) else part)
             if progress is not None:
                 progress(len(parts), len(pictures))
-    return parts
+    if bad is not None:
+        bad |= {
+            k: e.problem if isinstance(e, UnreadableError) else str(e) for k, e in errors.items()
+        }
+    elif len(errors) == 1:
+        raise next(iter(errors.values()))
+    elif errors:
+        each = (
+            f"{e.where} ({e.problem})" if isinstance(e, UnreadableError) else str(e)
+            for e in errors.values()
+        )
+        raise ValueError(
+            f"{len(errors)} pictures cannot be read: {', '.join(each)}; remove or replace them"
+        )
+    return np.stack(parts) if parts else np.zeros((0, *blank.shape), blank.dtype)
 
 
 def listed(x: Any) -> list[Any]:
     """Single pictures."""
-    if isinstance(x, str | os.PathLike | bytes):
+    shape: Any = getattr(x, "shape", ())
+    one = len(shape) == 3 and shape[-1] in (1, 3, 4)
+    if one or isinstance(x, FILES):
         raise ValueError("expected a list of pictures, got one: put it in a list")
     try:
         return list(x)
@@ -87,6 +139,9 @@ def listed(x: Any) -> list[Any]:
 def content_of(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
     """The name of a picture in messages, and the bytes of its file or its pixels `[h, w, 3]`."""
     where = f"picture {place + 1}"
+    if isinstance(picture, io.IOBase):
+        picture.seek(0)
+        picture = picture.read()
     if isinstance(picture, bytes):
         return where, picture
     if isinstance(picture, str | os.PathLike):
@@ -95,15 +150,13 @@ def content_of(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
         try:
             return picture.where, picture.read()
         except OSError as error:
-            raise ValueError(
-                f"{picture.where}: expected a picture, got: {error.strerror}; check the path"
-            ) from error
+            raise UnreadableError(picture.where, str(error.strerror)) from error
     if isinstance(picture, Image.Image):
-        return where, rgb(picture, where)
+        return where, rgb(picture, where, LOG.warning)
     pixels = np.asarray(picture)
     if pixels.ndim == 2:
         pixels = pixels[..., None]
-    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3) or 0 in pixels.shape:
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or 0 in pixels.shape:
         raise ValueError(
             f"{where}: expected pixels [h, w, 3] or the path of a file, got "
             f"{type(picture).__name__} of shape {list(pixels.shape)}"
@@ -111,13 +164,21 @@ def content_of(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
     (pixels,) = checked_array(pixels[None], pixels.shape, where, pixels=True)
     if pixels.dtype != np.uint8:
         pixels = np.rint(pixels * 255).astype(np.uint8)
+    if pixels.shape[-1] == 4:
+        return where, rgb(Image.fromarray(pixels), where)
     return where, np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
 
 def sized(
-    where: str, content: bytes | np.ndarray, size: int, crop: Crop = False
+    where: str, content: bytes | np.ndarray, size: int, crop: Crop = False, tell: Tell = LOG.warning
 ) -> UInt8[np.ndarray, "size size 3"]:
-    """The pixels of a file's bytes, or of a picture of another size."""
+    """The pixels of a file's bytes, or of a picture of another size; `tell` gets doubts."""
     if isinstance(content, bytes):
-        return decode(content, size=size, where=where, crop=crop)
+        return decode(content, size=size, where=where, crop=crop, tell=tell)
     return resize(cropped(content, crop), size)
+
+
+def as_image(pixels: UInt8[np.ndarray, "side side 3"]) -> str:
+    """Pixels as the address of an image within a page."""
+    data = cv2.imencode(".jpg", pixels[..., ::-1])[1].tobytes()
+    return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"

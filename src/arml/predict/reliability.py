@@ -27,6 +27,7 @@ The check learns from a fold less than the predictor does, so it is slightly pes
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,16 @@ class Evaluation:
     @property
     def _counted(self) -> str:
         return f"{round(float(np.sum(self.right)))} of {len(self.labels)}"
+
+    def _repr_html_(self) -> str:
+        """The summary, and the confusion matrix as a table, for notebooks."""
+        names = [escape(str(one)) for one in self.classes.tolist()]
+        head = "".join(f"<th>as {name}</th>" for name in names)
+        rows = "".join(
+            f"<tr><th>{name}</th>{''.join(f'<td>{n}</td>' for n in row)}</tr>"
+            for name, row in zip(names, self.confusion.tolist(), strict=True)
+        )
+        return f"<p>{escape(str(self))}</p><table><tr><th>labelled</th>{head}</tr>{rows}</table>"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
@@ -306,6 +317,9 @@ class NumberReliability:
             )
         return np.sort(self.residuals, axis=0)[rank - 1]
 
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}</p>"
+
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the examples."""
         lines = [str(self)]
@@ -334,6 +348,12 @@ class NumberReliability:
             f"{len(self.targets)} examples), predicted by {self.model}; for comparison: "
             + ", ".join(others)
         )
+
+
+def curve_in_words(curve: Mapping[int, float]) -> str:
+    """How the accuracy grows with the number of examples: see `PredictorBase.learning_curve`."""
+    each = ", ".join(f"{accuracy:.0%} from {n}" for n, accuracy in curve.items())
+    return f"accuracy by the number of examples of a class that are learned from: {each}"
 
 
 def classification_reliability(

@@ -38,7 +38,7 @@ from arml.predict.files import (
     write_config,
 )
 from arml.predict.inputs import checked_inputs
-from arml.predict.pictures import PictureReader, Progress, are_files
+from arml.predict.pictures import Bad, PictureReader, Progress, are_files
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.training.checkpoint import filled, named
 from arml.training.devices import provenance
@@ -120,11 +120,17 @@ class TrainedLearner(LearnerBase):
             return PictureReader(self.problem.features[0], lambda pixels: pixels)
         return None
 
-    def read(self, x: Any, what: str = "queries", progress: Progress | None = None) -> np.ndarray:
+    def read(
+        self,
+        x: Any,
+        what: str = "queries",
+        progress: Progress | None = None,
+        bad: Bad | None = None,
+    ) -> np.ndarray:
         """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
         if self.inputs == "pictures" and are_files(x):
             assert self.pictures is not None
-            return self.pictures.read(x, progress)
+            return self.pictures.read(x, progress, bad)
         return checked_inputs(x, self.problem, what)
 
     def with_model(self: T, model: Path | str | None) -> T:

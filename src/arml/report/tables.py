@@ -26,6 +26,8 @@ class Cell:
     """A second line, smaller."""
     kind: str = ""
     """The name of its style on a page."""
+    image: str = ""
+    """A picture before the text on a page, as a data URI."""
 
 
 @dataclass(frozen=True)

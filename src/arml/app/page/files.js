@@ -10,7 +10,15 @@ export function dropZone(place, owner, text, changed) {
   const camera = make("button", { type: "button" }, "Webcam");
   place.append(make("div", { className: "row" }, make("label", { className: "button" }, text, input), camera),
     make("p", { className: "hint" }, "or drop pictures here"), list);
+  const items = new Map();
   owner.files = [];
+  /** Say what is wrong with a picture, beside it; it stays until the picture is removed. */
+  owner.mark = (file, problem) => {
+    const item = items.get(file);
+    item.querySelector(".problem")?.remove();
+    item.classList.toggle("bad", problem !== "");
+    if (problem) item.append(make("span", { className: "problem" }, problem));
+  };
   owner.add = (files) => {
     for (const file of files) {
       const url = URL.createObjectURL(file);
@@ -23,16 +31,19 @@ export function dropZone(place, owner, text, changed) {
         owner.files.splice(owner.files.indexOf(file), 1);
         URL.revokeObjectURL(url);
         item.remove();
+        items.delete(file);
         input.focus();
         changed();
       });
       owner.files.push(file);
+      items.set(file, item);
       list.append(item);
     }
     changed();
   };
   owner.clear = () => {
     owner.files.splice(0);
+    items.clear();
     list.replaceChildren();
   };
   input.addEventListener("change", () => {

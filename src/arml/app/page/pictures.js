@@ -22,6 +22,7 @@ export function startPictures(about, limits) {
     element("count").textContent = `${n} of at most ${limits.pictures} pictures${over ? ": leave some out, or use arml adapt" : ""}`;
     for (const button of buttons) button.disabled = over;
     buttons[2].disabled ||= predictor !== null;
+    say("pictures-status", "");
   };
   const addClass = (name, files = []) => {
     const known = { files: [] };
@@ -119,12 +120,28 @@ export function startPictures(about, limits) {
 
   // Larger pictures are made small here: the learner reads few pixels of them.
   const side = Math.min(8 * about.size, Math.max(256, 2 * about.size));
-  const content = async (asked) => {
-    const encoded = (files) => Promise.all(files.map(async (file) => ({ name: file.name, data: await prepared(file, side) })));
-    const content = { queries: await encoded(asked) };
-    if (predictor) return { ...content, predictor: predictor.data };
-    content.classes = [];
-    for (const known of classes) content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known.files) });
+  /** Pictures as they are sent; those that cannot be read are marked, and given to `failed`. */
+  const encoded = async (owner, failed) => {
+    const sent = [];
+    for (const file of owner.files) {
+      try {
+        sent.push({ name: file.name, data: await prepared(file, side) });
+        owner.mark(file, "");
+      } catch (error) {
+        owner.mark(file, error.message);
+        failed(file, error.message);
+      }
+    }
+    return sent;
+  };
+  const content = async () => {
+    if (predictor) return { queries: [], predictor: predictor.data };
+    const content = { queries: [], classes: [] }, bad = [];
+    const empty = classes.find((known) => !known.files.length);
+    if (empty) throw new Error(`Add pictures of ${empty.name.value.trim() || "each class"} first.`);
+    for (const known of classes)
+      content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known, (file, problem) => bad.push(problem)) });
+    if (bad.length) throw new Error(`Remove or replace ${bad.length > 1 ? `these ${bad.length} pictures` : "this picture"} of the classes: ${bad.join("; ")}`);
     return content;
   };
   /** Run `work` when a button is pressed, once at a time, and say how long it took. */
@@ -134,8 +151,8 @@ export function startPictures(about, limits) {
     say("pictures-status", doing);
     try {
       const began = performance.now();
-      await work();
-      say("pictures-status", `${done} in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
+      const more = (await work()) ?? "";
+      say("pictures-status", `${done} in ${((performance.now() - began) / 1000).toFixed(1)} s${more}.`, more !== "");
     } catch (error) {
       say("pictures-status", error.message, true);
     } finally {
@@ -143,13 +160,25 @@ export function startPictures(about, limits) {
     }
   });
   working("predict", "Learning …", "Answered", async () => {
+    if (!queries.files.length) throw new Error("Add pictures to predict first.");
     element("answer").hidden = true;
-    const asked = [...queries.files], known = asked.map((file) => labels.get(file) ?? null);
-    show(await ask("classify", { ...(await content(asked)), labels: known }), asked, known);
+    const problems = new Map(), all = [...queries.files];
+    const own = await content();
+    own.queries = await encoded(queries, (file, problem) => problems.set(file, problem));
+    const asked = all.filter((file) => !problems.has(file));
+    if (!asked.length) throw new Error("None of these pictures can be read.");
+    const known = asked.map((file) => labels.get(file) ?? null);
+    const answer = await ask("classify", { ...own, labels: known });
+    for (const [i, problem] of Object.entries(answer.problems)) {
+      queries.mark(asked[i], problem);
+      problems.set(asked[i], problem);
+    }
+    show(answer, asked, known, [...problems].map(([file, problem]) => ({ file, problem })));
+    return problems.size ? `, but ${problems.size} of ${all.length} pictures cannot be read` : "";
   });
   working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
     const files = classes.flatMap((known) => known.files.map((file) => ({ file, name: known.name.value.trim() })));
-    const trust = await ask("trust", await content([]));
+    const trust = await ask("trust", await content());
     element("trust").hidden = false;
     element("trust-summary").textContent = trust.summary;
     element("confusion").replaceChildren(confusion(trust));
@@ -158,7 +187,7 @@ export function startPictures(about, limits) {
       : wrong(files[place].file, `labelled ${files[place].name}, but predicted as ${label} from the other pictures (${percent(probability)})`)));
   });
   working("keep", "Learning …", "Kept", async () => {
-    const { zip } = await ask("keep", await content([]));
+    const { zip } = await ask("keep", await content());
     keep("predictor.zip", new Blob([Uint8Array.from(atob(zip), (letter) => letter.charCodeAt(0))], { type: "application/zip" }));
   });
 }
@@ -185,17 +214,25 @@ function confusion({ classes, confusion }) {
   return make("table", { className: "confusion" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-function show(answer, files, labels) {
+/** The answers to `files` with their known `labels`; `bad` are the pictures that cannot be read. */
+function show(answer, files, labels, bad) {
   const element = (id) => document.getElementById(id);
   const { classes, evaluation } = answer;
-  const found = answer.probabilities.map((chances, i) => {
-    const order = [...chances.keys()].sort((a, b) => chances[b] - chances[a]);
-    return { file: files[i], own: labels[i], chances, label: classes[order[0]], top: chances[order[0]], order };
+  const places = [...files.keys()].filter((i) => answer.probabilities[i]);
+  const found = places.map((i) => {
+    const chances = answer.probabilities[i], order = [...chances.keys()].sort((a, b) => chances[b] - chances[a]);
+    const novelty = answer.novelty?.[i];
+    return { file: files[i], own: labels[i], chances, label: classes[order[0]], top: chances[order[0]], order, novelty };
   });
   element("save-csv").onclick = () => {
+    // The columns of `arml predict`, and the probability of each class.
     const cell = (text) => (/[",\n]/.test(text) ? `"${String(text).replaceAll('"', '""')}"` : text);
-    const rows = found.map(({ file, label, chances }) => [file.name, label, ...chances.map((p) => p.toFixed(4))]);
-    keep("answers.csv", new Blob([[["file", "label", ...classes], ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
+    const extra = answer.novelty ? ["novelty"] : [], wrong = bad.length ? ["problem"] : [];
+    const rows = found.map(({ file, label, top, novelty, chances }) => [file.name, label, top.toFixed(4),
+      ...extra.map(() => novelty.toFixed(2)), ...wrong.map(() => ""), ...chances.map((p) => p.toFixed(4))]);
+    for (const { file, problem } of bad) rows.push([file.name, "", "", ...extra.map(() => ""), problem, ...classes.map(() => "")]);
+    const header = ["file", "label", "probability", ...extra, ...wrong, ...classes];
+    keep("answers.csv", new Blob([[header, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n"]));
   };
   element("answer").hidden = false;
   element("answer-remark").textContent = `Predicted by ${answer.remark}.`;
@@ -206,11 +243,13 @@ function show(answer, files, labels) {
     element("mistakes").replaceChildren(...evaluation.mistakes.map(({ place, own, label, probability }) =>
       wrong(files[place], `labelled ${own}, predicted as ${label} (${percent(probability)})`)));
   }
-  const cards = found.map(({ file, own, label, top, order, chances }) => {
+  const failed = bad.map(({ file, problem }) => make("li", { className: "bad" }, make("div", {}, make("span", { className: "problem" }, problem))));
+  const cards = found.map(({ file, own, label, top, order, chances, novelty }) => {
     const others = order.slice(1, 3).map((k) => `${classes[k]} ${percent(chances[k])}`).join(", ");
     const className = own === null || own === label ? "" : "wrong";
     return make("li", { className, title: file.name }, make("img", { src: URL.createObjectURL(file), alt: "", loading: "lazy" }),
-      make("div", {}, make("b", {}, `${label} ${percent(top)}`), make("span", {}, others), make("small", {}, file.name)));
+      make("div", {}, make("b", {}, `${label} ${percent(top)}`), make("span", {}, others),
+        ...(novelty > 1 ? [make("em", {}, "unlike the examples of every class")] : []), make("small", {}, file.name)));
   });
   const orders = {
     added: () => 0,
@@ -218,7 +257,7 @@ function show(answer, files, labels) {
     label: (a, b) => found[a].order[0] - found[b].order[0] || found[b].top - found[a].top,
     unsure: (a, b) => found[a].top - found[b].top,
   };
-  const arrange = () => element("predictions").replaceChildren(...[...cards.keys()].sort(orders[element("sort").value]).map((i) => cards[i]));
+  const arrange = () => element("predictions").replaceChildren(...[...cards.keys()].sort(orders[element("sort").value]).map((i) => cards[i]), ...failed);
   element("sort").onchange = arrange;
   arrange();
   element("answer").scrollIntoView({ block: "nearest" });
