@@ -355,6 +355,7 @@ def test_texts_among_numbers_or_dates_are_named_at_every_size(n):
     assert how([*days, "soon"]) == f"'soon' in column 'c' of row {n + 1} is no date"
     with pytest.raises(ValueError, match=r"t: '<2' in .*; 'soon' in .* leave the column out"):
         schema_of({"a": [*cells, "7"], "b": [*days, "soon"]}, where="t")
+    assert how(cells, keep=["c"])[0].startswith(f"category of {n} values")
     # Few values that all repeat are a category, and the user is told.
     source = Source()
     fit = column_of("doors", ["2", "3", "4", "5more"] * n, source)

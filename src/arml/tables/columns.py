@@ -221,8 +221,8 @@ def schema_of(
                 counting[name] = reason + KEEP
     if source.errors:
         raise ValueError(
-            f"{where}: {'; '.join(source.errors)}, unlike most cells there: correct them, leave "
-            "them empty, or leave the column out (--without, without=)"
+            f"{where}: {'; '.join(source.errors)}, unlike most cells there: correct or empty them, "
+            "leave the column out (--without), or use it as a category (--keep)"
         )
     if not columns:
         n = len(next(iter(table.values()), ()))

@@ -406,7 +406,7 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         odd = strange(cells, fit.odd)
         repeat = min(counts[text_of(cells[i])] for i in odd) > 1
         repeat = repeat and len(counts) <= min(LEVELS, len(known) / 2)
-        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat:
+        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat and name not in source.keep:
             unit = fit.column.unit if isinstance(fit.column, Number) else ""
             what = f"is no {fit.column.kind}{unit and f' with the unit {unit!r}'}"
             source.errors.append(f"{named(name, cells, odd, source.lines)} {what}")
@@ -464,10 +464,10 @@ def alike(texts: Iterable[str], what: str) -> list[str]:
     return [f"{what}: {', '.join(same)} count as different values"] if same else []
 
 
-def strange(cells: Cells, odd: Iterable[int]) -> list[int]:
+def strange(cells: Cells, places: Iterable[int]) -> list[int]:
     """Those of the places whose cells do not mean "unknown"."""
-    texts = ((i, cells[i]) for i in odd)
-    return [i for i, c in texts if not (isinstance(c, str) and UNKNOWN.fullmatch(tidy(c).lower()))]
+    pairs = [(i, cells[i]) for i in places]
+    return [i for i, c in pairs if not isinstance(c, str) or not UNKNOWN.fullmatch(tidy(c).lower())]
 
 
 def named(name: str, cells: Cells, places: Iterable[int], lines: Sequence[int] | None) -> str:
