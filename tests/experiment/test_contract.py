@@ -1,5 +1,7 @@
 """The contract as users run it: `arml.check`, and `arml check FILE.py`."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ from jax import lax
 
 import arml
 import arml.nn
+from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core.episodes import Problem
 from arml.experiment.contract import KINDS, check_convolutions_stay_fast, make
@@ -86,6 +89,35 @@ def test_a_plug_ins_faults_are_found_without_the_tests(tmp_path, capsys):
     assert "9 checks passed" in said
 
 
+BROKEN = """
+import arml
+
+class Broken(arml.MetaLearner):
+    loss: arml.Loss
+
+    def adapt(self, support, *, key):
+        return arml.Adapted(lambda x: self.missing)
+
+def broken(net, problem, *, key):
+    return Broken(arml.loss_of(problem))
+
+arml.register("method", "broken", broken, descends=False)
+"""
+
+
+def test_one_error_is_said_once_with_its_place(tmp_path, capsys):
+    file = tmp_path / "broken_of_a_test.py"
+    file.write_text(BROKEN)
+    try:
+        assert main(["check", str(file)]) == 1
+    finally:
+        del ALGORITHMS.others["broken"]
+    said = capsys.readouterr().out
+    assert said.count("has no attribute 'missing'") == 1
+    assert "broken_of_a_test.py, line 8: AttributeError: 'Broken' object has no" in said
+    assert re.search(r"on vectors: \d+ checks? passed, \d+ more failed for a reason above", said)
+
+
 def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, capsys):
     empty = tmp_path / "empty.py"
     empty.write_text("")
@@ -110,4 +142,4 @@ def test_tasks_are_drawn_and_looked_at():
     assert not finding.passed
     assert "not finite" in finding.message
     (finding,) = arml.check("tasks", "functions")
-    assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True)
+    assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True, "")

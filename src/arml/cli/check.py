@@ -30,19 +30,30 @@ def check_command(arguments: Sequence[str]) -> int:
     options = parse(CheckOptions, arguments, prog="arml check")
     from arml.experiment.contract import check
 
-    failed = 0
+    failed, said = 0, set[str]()
     for part, name in _parts(options.what):
         for subject, group in groupby(check(part, name), lambda finding: finding.subject):
             findings = list(group)
+            again = 0
             for finding in findings:
-                if finding.message:
+                reason = finding.place or finding.message
+                if reason in said and not finding.passed:
+                    again += 1
+                elif reason:
                     state = "excepted" if finding.passed else "FAILED"
                     rule = finding.check.replace("_", " ")
-                    print(f"{subject}: {state}: {rule}: {finding.message}", flush=True)
+                    where = f"{finding.place}: " if finding.place else ""
+                    print(f"{subject}: {state}: {rule}: {where}{finding.message}", flush=True)
+                    said |= {reason}
             passed = sum(finding.passed for finding in findings)
             failed += len(findings) - passed
-            print(f"{subject}: {passed} {'check' if passed == 1 else 'checks'} passed", flush=True)
+            more = f", {again} more failed for a reason above" if again else ""
+            print(f"{subject}: {_checks(passed)} passed{more}", flush=True)
     return 1 if failed else 0
+
+
+def _checks(n: int) -> str:
+    return f"{n} {'check' if n == 1 else 'checks'}"
 
 
 def _parts(what: str) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution, fault
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
+from arml.core.registry import place_in_plugin
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.tasks.functions import functions_2d
@@ -389,6 +390,8 @@ class Finding(NamedTuple):
     message: str
     """What is wrong, or why the check does not apply; empty if all is well."""
     passed: bool
+    place: str = ""
+    """The file and the line of the plug-in that raised the error, if it was one."""
 
 
 def check(part: str, name: str) -> Iterator[Finding]:
@@ -454,8 +457,11 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
 def _finding(subject: str, name: str, run: Callable[[], None]) -> Finding:
     try:
         run()
-    except (AssertionError, ValueError, TypeError) as error:
-        return Finding(subject, name, " ".join(str(error).split()), False)
+    except Exception as error:  # of any kind: a plug-in's own code runs here
+        said, place = " ".join(str(error).split()), place_in_plugin(error)
+        if not isinstance(error, AssertionError | ValueError | TypeError):
+            said = f"{type(error).__name__}: {said}"
+        return Finding(subject, name, said, False, place)
     return Finding(subject, name, "", True)
 
 

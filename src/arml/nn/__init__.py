@@ -5,6 +5,7 @@ becomes a grouped convolution under `vmap`, which is several times slower on a C
 """
 
 from arml.nn.convolution import convolve, max_pool
+from arml.nn.heads import units
 from arml.nn.networks import BaseNetwork, Body, Conv2d, Linear, conv2d, linear, network
 from arml.nn.normalisation import batch_norm, moments
 
@@ -20,4 +21,5 @@ __all__ = [
     "max_pool",
     "moments",
     "network",
+    "units",
 ]
