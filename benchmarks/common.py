@@ -1,4 +1,4 @@
-"""Timing two programs against each other: each in its own process, in turns, on one machine.
+"""Timing two programs against each other: each in its own process, alternately, on one machine.
 
 Each side is a worker process that warms up, prints one line of facts, and then, for each number n
 on its standard input, makes n calls and prints the seconds that an outer step took. A worker that
@@ -28,6 +28,9 @@ from arml.training.devices import commit
 
 HERE = Path(__file__).parent
 PACKAGE = Path(arml.__file__).parent
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
+CLOCK = os.environ.get("BENCHMARK_CLOCK", "wall")
+"""How workers tell the time: on a busy machine by the processor, with one thread each."""
 
 
 def serve(
@@ -35,7 +38,7 @@ def serve(
     *,
     each: int = 1,
     warm: int = 2,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = CLOCKS[CLOCK],
     **facts: object,
 ) -> None:
     """The worker's side: `calls(n)` makes `n` calls of `each` outer steps, and returns when they
@@ -148,6 +151,7 @@ def write(
     and folders of the package that the figures depend on; all if none is named."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     value = {"benchmark": name, "when": now, "machine": before, "commit": commit()}
+    value |= {} if CLOCK == "wall" else {"clock": CLOCK}
     value |= {"sources": {source: digest(PACKAGE / source) for source in sources}}
     value |= {"results": results}
     value |= {} if quick is None else {"quick": quick}

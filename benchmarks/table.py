@@ -13,7 +13,6 @@ from common import HERE, replace_block
 
 README = HERE / "README.md"
 METHODS = {
-    "regression2d/arml": "ARML, FiLM",  # the name at the time of the measurement
     "regression2d/arml-film": "ARML, FiLM",
     "regression2d/arml-official": "ARML `official`",
     "regression2d/arml-paper": "ARML `paper`",
@@ -21,10 +20,8 @@ METHODS = {
 OPPONENTS = {
     "loop": "eager PyTorch loop",
     "func": "`torch.func`",
-    "higher": "`higher`",
-    "learn2learn": "`learn2learn`",
 }
-"""Of an outer step of MAML; the last two are libraries of an earlier measurement."""
+"""Of an outer step of MAML."""
 Spread = dict[str, float]
 
 
@@ -67,6 +64,7 @@ def caption(value: dict[str, Any]) -> str:
             if "torch" in result.get(side, {}):
                 versions["torch"] = result[side]["torch"]
     quick = " By a quick run." if value.get("quick") else ""
+    quick += " Seconds of the processor, one thread each." if "clock" in value else ""
     cores = "1 core" if machine["cores"] == 1 else f"{machine['cores']} cores"
     return (
         f"Measured {value['when'][:10]} on {machine['processor']}, {cores}, with "
@@ -104,15 +102,10 @@ def of_images(results: list[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
-def ratios(regression: dict[str, Any], images: dict[str, Any]) -> str:
-    """The table of ratios against named opponents."""
-    body = of_regression(regression["results"]) + of_images(images["results"])
+def ratios(draw: Callable[[Any], list[list[str]]]) -> Callable[[dict[str, Any]], str]:
+    """Draws the table of ratios against named opponents."""
     head = ["one outer step", "ours", "opponent", "its time", "ratio (extremes)"]
-    made = "\n".join(
-        f"{what}: {caption(value)}  "
-        for what, value in (("2-D regression", regression), ("Images", images))
-    )
-    return f"{rows(head, body)}\n\n{made.rstrip()}"
+    return lambda value: f"{rows(head, draw(value['results']))}\n\n{caption(value)}"
 
 
 def starting(value: dict[str, Any]) -> str:
@@ -179,20 +172,23 @@ def on_gpu(value: dict[str, Any]) -> str:
 
 
 SCALING = HERE.parent / "docs" / "scaling.md"
-BLOCKS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
-    "ratios": (("regression2d", "conv4"), ratios),
-    "start": (("startup",), starting),
-    "predictions": (("predict",), predictions),
-    "gpu": (("gpu",), on_gpu),
+BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "regression2d": ratios(of_regression),
+    "conv4": ratios(of_images),
+    "startup": starting,
+    "predict": predictions,
+    "gpu": on_gpu,
 }
-"""Each block, the results that it is of, and how they are drawn; `gpu` is in docs/scaling.md."""
+"""How the figures of each file are drawn, between its markers; `gpu` is in docs/scaling.md."""
+MISSING = "Not measured with this code; the first lines of this page tell how."
 
 
 def block(name: str) -> str:
-    """One of them."""
-    files, draw = BLOCKS[name]
-    paths = [HERE / "results" / f"{file}.json" for file in files]
-    return draw(*(json.loads(path.read_text(encoding="utf-8")) for path in paths))
+    """The table of one file, or a line that says that there is none."""
+    path = HERE / "results" / f"{name}.json"
+    if not path.is_file():
+        return MISSING
+    return BLOCKS[name](json.loads(path.read_text(encoding="utf-8")))
 
 
 def main() -> int:
