@@ -1,5 +1,6 @@
 """Learners as scikit-learn estimators: its own checks, and users' own arrays, labels and frames."""
 
+import copy
 import pickle
 import warnings
 from dataclasses import replace
@@ -11,6 +12,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -287,3 +289,22 @@ def test_what_does_not_fit_is_refused(tmp_path):
         arml.FewShotClassifier(few).fit(x, np.zeros(18))
     with pytest.raises(RunError, match="no learner at"):
         arml.FewShotClassifier(tmp_path / "none").fit(x, y)
+
+
+def test_files_are_learned_by_every_learner_of_pictures(tmp_path):
+    """Searched, cloned, copied, pickled, saved: from files, as in the command."""
+    rng, files, labels = np.random.default_rng(0), [], []
+    for label, tone in (("dark", 40), ("light", 200)):
+        for i in range(4):
+            pixels = rng.integers(tone - 30, tone + 30, (40, 40, 3)).astype(np.uint8)
+            files.append(tmp_path / f"{label}-{i}.png")
+            Image.fromarray(pixels).save(files[-1])
+            labels.append(label)
+    search = GridSearchCV(arml.FewShotClassifier(), {"learner": ["photos", "starter"]}, cv=2)
+    assert search.fit(files, labels).cv_results_["mean_test_score"].min() > 0.7
+    photos = arml.load("photos")
+    again = [copy.deepcopy(photos), pickle.loads(pickle.dumps(photos))]
+    again.append(clone(arml.FewShotClassifier(photos)).learner)
+    assert all(one.adapt(files, labels).predict(files).tolist() == labels for one in again)
+    arml.FewShotClassifier("starter").fit(files, labels).predictor_.save(tmp_path / "kept")
+    assert arml.load_predictor(tmp_path / "kept").predict(files).tolist() == labels

@@ -243,7 +243,8 @@ function show(answer, files, labels, bad) {
     element("mistakes").replaceChildren(...evaluation.mistakes.map(({ place, own, label, probability }) =>
       wrong(files[place], `labelled ${own}, predicted as ${label} (${percent(probability)})`)));
   }
-  const failed = bad.map(({ file, problem }) => make("li", { className: "bad" }, make("div", {}, make("span", { className: "problem" }, problem))));
+  const failed = bad.map(({ file, problem }) => make("li", { className: "bad" }, make("div", {},
+    make("span", { className: "problem" }, problem.startsWith(file.name) ? problem : `${file.name}: ${problem}`))));
   const cards = found.map(({ file, own, label, top, order, chances, novelty }) => {
     const others = order.slice(1, 3).map((k) => `${classes[k]} ${percent(chances[k])}`).join(", ");
     const className = own === null || own === label ? "" : "wrong";
