@@ -64,10 +64,14 @@ def summary(study: Study, place: str) -> str:
     assert table.first is not None
     families = table.first["families"]
     several = families if len(families) > 1 else ()
-    rows, best = [], sorted(table.rows, key=lambda row: -row.mean if row.scores else 1.0)
+    rows, missing, best = (
+        [],
+        [],
+        sorted(table.rows, key=lambda row: -row.mean if row.scores else 1.0),
+    )
     for row in best:
         if not row.scores:
-            rows.append([row.label, "not yet run"])
+            missing.append(row.label)
             continue
         paper, step = table.paper(row), pace(study, place, row.label)
         steps = row.about["steps"]
@@ -95,7 +99,8 @@ def summary(study: Study, place: str) -> str:
     head += [*(["Paper, 60,000 steps"] if not several else []), "Seeds (SD)", "Minutes of a core"]
     steps = max(row.about["steps"] for row in table.rows)
     facts = f"{steps:,} steps; {table.first['tasks']:,} test tasks, {table.first['protocol']}."
-    return f"{facts}\n\n{_markdown(head, rows)}"
+    later = f"\n\nNot yet run: {'; '.join(missing)}." if missing else ""
+    return f"{facts}\n\n{_markdown(head, rows)}{later}"
 
 
 def specialists(

@@ -309,9 +309,11 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
         found = [*unpacked, *lists] if unpacked else found
     for one in found:
         if isinstance(one, Archive) and one.url is None:
+            # Of several families, each is known by the name of its folder.
+            where = "" if single else f", in a folder {family.folder or name}"
             raise ValueError(
                 f"{one.name} is not fetched by this program: {one.instructions}, and give it with "
-                "--from"
+                f"--from{where}"
             )
     return found
 
