@@ -3,6 +3,7 @@
 import os
 import zipfile
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 
 import cv2
@@ -14,9 +15,9 @@ from arml.datasets.decode import decoded
 from arml.datasets.folders import (
     ImageFamily,
     default_folder,
-    image_files,
     load_families,
     open_source,
+    pictures_of,
 )
 from arml.results import files
 
@@ -341,8 +342,8 @@ def test_annotations_are_left_out_of_every_kind_of_folder(tmp_path):
     with open_source(source) as found:
         pass
     assert found.labels == [f"c{c}" for c in range(4) for _ in range(3)]
-    pictures, others = image_files([source])
-    assert [str(p) for p in pictures] == found.files
+    pictures, others = pictures_of([source], ExitStack())
+    assert [p.where for p in pictures] == found.files
     assert [p.name for p in others] == [p.name for p in found.left_out] == ["0.txt", "0.xml"]
 
 
@@ -382,7 +383,7 @@ def test_a_name_in_another_encoding_is_refused_before_any_work(tmp_path):
     path.write_bytes(png())
     for asked in (path, tmp_path):
         with pytest.raises(ValueError, match=r"caf\\udce9\.png' is not plain text") as caught:
-            image_files([asked])
+            pictures_of([asked], ExitStack())
         str(caught.value).encode()
 
 

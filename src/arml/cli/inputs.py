@@ -135,19 +135,9 @@ class Pictures:
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
-        from arml.datasets.archives import Member, open_members
-        from arml.datasets.folders import image_files, is_picture
+        from arml.datasets.folders import pictures_of
 
-        zips = [path for path in paths if path.suffix.lower() == ".zip"]
-        plain = [path for path in paths if path not in zips]
-        files, others = image_files(plain) if plain else ([], [])
-        pictures = [Member(str(file), file.read_bytes) for file in files]
-        for path in zips:
-            members = sorted(self.open.enter_context(open_members(path)), key=lambda one: one.name)
-            pictures += [one for one in members if is_picture(one.name)]
-            others += [Path(one.where) for one in members if not is_picture(one.name)]
-        if not pictures:
-            raise ValueError(f"no pictures in {', '.join(map(str, paths))}: check the path")
+        pictures, others = pictures_of(paths, self.open)
         _tell_left_out(others)
         bad: dict[int, str] = {}
 

@@ -159,16 +159,13 @@ class Extractor:
             data = self.path.read_bytes()
             if EXTERNAL in data:
                 raise ValueError("one with weights in another file: save it as one file")
+            given = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
             # Any: onnxruntime has no types.
-            self._session: Any = onnxruntime.InferenceSession(
-                data, options, providers=["CPUExecutionProvider"]
-            )
+            self._session: Any = onnxruntime.InferenceSession(data, **given)
             names = [one.name for one in self._session.get_outputs()]
             if output is not None and output not in names:
                 inside = _with_output(data, output, names)
-                self._session = onnxruntime.InferenceSession(
-                    inside, options, providers=["CPUExecutionProvider"]
-                )
+                self._session = onnxruntime.InferenceSession(inside, **given)
         except Exception as error:  # onnxruntime's errors share no class of their own
             raise ValueError(
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
@@ -188,10 +185,9 @@ class Extractor:
         shape, self.input, self.kind = found.shape, found.name, TYPES[found.type]
         self.channels_first = shape[1] == 3 or shape[3] != 3
         self._sides = shape[2:] if self.channels_first else shape[1:3]
-        self.batch, self.fixed = BATCH, isinstance(shape[0], int)
-        """How many pictures it takes at once, and whether it takes no other number."""
-        if self.fixed:
-            self.batch = max(shape[0], 1)
+        self.fixed = isinstance(shape[0], int)
+        self.batch = max(shape[0], 1) if self.fixed else BATCH
+        """How many pictures it takes at once; `fixed` if it takes no other number."""
         self.texts: dict[str, np.ndarray] = {
             one.name: np.ones([n if isinstance(n, int) else 1 for n in one.shape], TEXTS[one.type])
             for one in texts
@@ -245,27 +241,22 @@ class Extractor:
 
     def _summary(self, *, size: bool, colours: bool) -> str:
         """The line; `size` and `colours` say whether these were assumed."""
-        assumed = " (assumed: --size)" if size else ""
-        parts = [f"pictures of {self.size} px{assumed}"]
+        parts = [f"pictures of {self.size} px{' (assumed: --size)' * size}"]
         if self.mean is not None and self.std is not None:
             mean, std = ("/".join(f"{v:g}" for v in each) for each in (self.mean, self.std))
-            assumed = " (ImageNet's, assumed: --mean, --std)" if colours else ""
+            assumed = " (ImageNet's, assumed: --mean, --std)" * colours
             parts.append(f"mean {mean}, deviation {std}{assumed}")
-        taken = {"cls": "its first token", "mean": "the mean", "none": "all of it"}[str(self.pool)]
-        taken = "" if self.rank == 2 else f", of which {taken} (--pool)"
-        parts.append(f"output {self.output!r} {['n', *self.shape[1:]]}{taken}".replace("'n'", "n"))
-        return f"{self.path.name}: {'; '.join(parts)}"
+        shape = f"[{', '.join(['n', *map(str, self.shape[1:])])}]"
+        taken = f", --pool {self.pool}" * (self.rank > 2)
+        return f"{self.path.name}: {'; '.join(parts)}; output {self.output!r} {shape}{taken}"
 
     def _doubt(self, output: str | None) -> str:
         if output is not None or self.rank != 2 or self.dimension not in LOGITS:
             return ""
-        before = _before(self.path, self.output)
-        advice = f"--output {before} is what they are made of" if before else (
-            "export the model without its last layer, or name a value inside it with --output"
-        )  # fmt: skip
+        before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
         return (
             f"{self.path.name}: its {self.dimension:,} numbers look like the scores of ImageNet's "
-            f"classes, which tell less of other classes: {advice}"
+            f"classes; what they are made of suits other classes better: --output {before}"
         )
 
 

@@ -15,7 +15,7 @@ import unicodedata
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, takewhile
@@ -227,29 +227,31 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
 # --- a few examples, and pictures to predict
 
 
-def image_files(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """The files among `paths`, and every picture below the folders among them; and the files there
-    that are left out, because their names do not end like those of pictures.
+def pictures_of(paths: Sequence[Path], opened: ExitStack) -> tuple[list[Member], list[Path]]:
+    """The files among `paths`, and every picture in the folders and zips among them; and the files
+    there that are left out, because their names do not end like those of pictures. Zips stay open
+    as long as `opened`.
 
     **Raises** `ValueError` for a path that does not exist, and if there is no picture.
     """
-    pictures: list[Path] = []
+    pictures: list[Member] = []
     others: list[Path] = []
     for path in paths:
-        if path.is_file():
+        if path.is_file() and path.suffix.lower() != ".zip":
             plain_name(path, path.name)
-            pictures.append(path)
+            pictures.append(Member(str(path), path.read_bytes))
             continue
-        with open_members(path) as members:
-            for member in sorted(members, key=lambda member: member.name):
-                file = Path(member.where)
-                (pictures if is_picture(file.name) else others).append(file)
+        for member in sorted(opened.enter_context(open_members(path)), key=lambda one: one.name):
+            if is_picture(member.name):
+                pictures.append(member)
+            elif member.name.rpartition("/")[2].lower() != LABELS:
+                others.append(Path(member.where))
     if not pictures:
         raise ValueError(
             f"expected images ({', '.join(sorted(SUFFIXES))}) in "
             f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
-    return pictures, [file for file in others if file.name.lower() != LABELS]
+    return pictures, others
 
 
 # --- training
