@@ -73,4 +73,4 @@ def test_an_excel_file(tmp_path):
     assert read_cells(tmp_path / "t.xlsx") == ({"size": [1.5, 2], "kind": ["a", "b"]}, [2, 4])
     book.active.append([3, None])
     book.save(tmp_path / "t.xlsx")
-    assert read_numbers(tmp_path / "t.xlsx", target="kind").target == ["a", "b", ""]
+    assert read_numbers(tmp_path / "t.xlsx", target="kind")[2] == ["a", "b", ""]

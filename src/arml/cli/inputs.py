@@ -227,23 +227,10 @@ class Vectors:
     def __init__(self, learner: Any) -> None:
         pass
 
-    def _read(
-        self, path: Path, target: str | None, columns: Sequence[str] | None
-    ) -> tuple[np.ndarray, tuple[str, ...], list[str] | None, list[int]]:
-        """The inputs with their columns, in the order of `columns` if it is known; the target
-        column if there is one; and the lines of the rows."""
+    def _read(self, path: Path, target: str | None, columns: Sequence[str] | None) -> Any:
         from arml.tables.sheet import read_numbers
 
-        table = read_numbers(path, target=target)
-        if columns is None:
-            return table.x, table.columns, table.target, table.lines
-        if sorted(table.columns) != sorted(columns):
-            raise ValueError(
-                f"{path}: its columns {', '.join(table.columns)} are not those of the support "
-                f"table, {', '.join(columns)}: rename or remove some"
-            )
-        order = [table.columns.index(name) for name in columns]
-        return table.x[:, order], tuple(columns), table.target, table.lines
+        return read_numbers(path, target, columns)
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""

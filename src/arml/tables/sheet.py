@@ -3,14 +3,15 @@
 import csv
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from arml.results.files import extra
-from arml.tables.kinds import Cell, Number, normal, parts_of
+from arml.tables.kinds import Cell, Number, named, normal, parts_of, text_of
 
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
@@ -24,17 +25,6 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 
 Cells = dict[str, list[Cell]]
 """The cells of a file by column: texts of a CSV file, values of an Excel file."""
-
-
-class Numbers(NamedTuple):
-    """The columns of numbers of a table, and its target column."""
-
-    x: Float[np.ndarray, "n columns"]
-    columns: tuple[str, ...]
-    target: list[str] | None
-    """The texts of the target column; None if the file has no such column."""
-    lines: list[int]
-    """The line of the file at which each row begins; the header is on line 1."""
 
 
 def read_cells(path: Path) -> tuple[Cells, list[int]]:
@@ -67,35 +57,41 @@ def cells_of(text: str, where: str) -> tuple[Cells, list[int]]:
     """`read_cells` of a text, which errors call `where`. The delimiter is that which a first line
     `sep=;` names, or `_delimiter` finds."""
     text = text.removeprefix("\ufeff")
-    named = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
-    start = text[named.end() :] if named else text
-    delimiter = named[1] if named else _delimiter(start)
+    stated = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
+    start = text[stated.end() :] if stated else text
+    delimiter = stated[1] if stated else _delimiter(start)
     lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
     columns, lines = _columns(lines, rows, where)
     return _with_points(columns, where, sure=delimiter == ";"), lines
 
 
-def read_numbers(path: Path, *, target: str | None = None) -> Numbers:
-    """A table in which every column except `target` has numbers.
+def read_numbers(
+    path: Path, target: str | None = None, columns: Sequence[str] | None = None
+) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...], list[str] | None, list[int]]:
+    """The columns of a table in which every column but `target` has numbers, in the order of
+    `columns` if it is given; their names; the texts of the column `target`, None without one; and
+    the line of the file at which each row begins (the header is on line 1).
 
     **Raises** `ValueError` in one line for a file that is not such a table.
     """
     cells, lines = read_cells(path)
-    columns = tuple(name for name in cells if name != target)
-    x = np.empty((len(lines), len(columns)), np.float32)
-    for place, name in enumerate(columns):
-        values, _ = Number(name).read(cells[name])
-        if np.any(np.isnan(values)):
-            odd = int(np.argmax(np.isnan(values)))
-            raise ValueError(
-                f"{path}: {str(cells[name][odd]).strip()!r} in column {name!r} of row "
-                f"{lines[odd]} is no finite number: remove the column or correct it"
-            )
-        x[:, place] = values
-    labels = (
-        ["" if c is None else str(c).strip() for c in cells[target]] if target in cells else None
+    texts = (
+        ["" if c is None else text_of(c) for c in cells.pop(target)] if target in cells else None
     )
-    return Numbers(x, columns, labels, lines)
+    if columns is not None and sorted(cells) != sorted(columns):
+        raise ValueError(
+            f"{path}: its columns {', '.join(cells)} are not those of the support table, "
+            f"{', '.join(columns)}: rename or remove some"
+        )
+    x = np.empty((len(lines), len(cells)), np.float32)
+    for place, name in enumerate(names := tuple(columns or cells)):
+        x[:, place], _ = Number(name).read(cells[name])
+        if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
+            raise ValueError(
+                f"{path}: {named(name, cells[name], odd, lines)} is no finite number: remove the "
+                "column or correct it"
+            )
+    return x, names, texts, lines
 
 
 def _excel(data: bytes, name: str) -> tuple[Cells, list[int]]:
