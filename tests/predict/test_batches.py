@@ -1,5 +1,6 @@
 """Batches of pictures and rows: the same answers as one by one, in Ray, Dask and frames."""
 
+import json
 import pickle
 import re
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import arml
 from arml.cli import main
 from arml.predict import batches
-from arml.predict.batches import BatchPredictor, parts_of
+from arml.predict.batches import BatchPredictor, PartWriter, parts_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "scaling.md"
 
@@ -97,21 +98,32 @@ def test_rows_are_predicted_as_by_the_predictor_and_by_dask_as_the_docs_have_it(
     assert [*found["colour"]] == [*frame["colour"]]
 
 
-def test_the_parts_of_a_source_are_its_files_or_groups_of_rows(photos, tmp_path, monkeypatch):
+def test_the_parts_of_a_source_are_its_pictures_or_its_tables(photos, tmp_path, monkeypatch):
     _, files, _ = photos
     monkeypatch.setattr(batches, "PART", 4)
     names = [str(file) for file in files]
-    assert [part["path"] for part in parts_of(str(files[0].parents[1]))] == [
-        names[:4],
-        names[4:8],
-        names[8:],
-    ]
-    (tmp_path / "list.txt").write_text("\n".join(["s3://bucket/a.png", *names[:2], ""]))
-    assert [*parts_of(str(tmp_path / "list.txt"))] == [{"path": ["s3://bucket/a.png", *names[:2]]}]
+    assert parts_of(str(files[0].parents[1]))[1] == [names[:4], names[4:8], names[8:]]
+    assert parts_of(f"file://{files[0].parent}")[1][2] == names[8:]
+    (tmp_path / "list.txt").write_text("\n".join(["file:///nowhere/a.png", *names[:2], ""]))
+    assert parts_of(str(tmp_path / "list.txt"))[1] == [["/nowhere/a.png", *names[:2]]]
     table = tmp_path / "t" / "one.parquet"
     table.parent.mkdir()
-    parquet.write_table(pa.table({"path": names}), table, row_group_size=5)
-    assert [*parts_of(str(table.parent))] == [{"table": str(table), "group": i} for i in (0, 1)]
+    parquet.write_table(pa.table({"path": names}), table)
+    assert parts_of(str(table.parent))[1] == [[str(table)]]
+
+
+def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
+    saved, files, chances = photos
+    monkeypatch.setattr(batches, "AT_ONCE", 4)
+    table = tmp_path / "one.parquet"
+    parquet.write_table(pa.table({"file": [str(file) for file in files], "n": range(9)}), table)
+    system, ((name,),) = parts_of(str(table))
+    row = {"name": "part.parquet", "files": json.dumps([name])}
+    writer = PartWriter(BatchPredictor(saved), system, tmp_path)
+    assert writer(row) == {"answers": 9, "errors": 1}
+    found = parquet.read_table(tmp_path / "part.parquet").to_pandas()
+    right(found, chances)
+    assert [*found["n"]] == [*range(9)]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray

@@ -189,7 +189,7 @@ def _predict_on(options: PredictOptions, on: str) -> int:
         def watch(done: int, total: int) -> None:
             display.show("predicting", done, total, note=f"{done:,} of {total:,} parts")
 
-        counts = predict_parts(predict, options.query[0], str(out), on=on, watch=watch)
+        counts = predict_parts(predict, options.query[0], out, on=on, watch=watch)
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
     return 0
 

@@ -18,8 +18,8 @@ from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
 from arml.results.files import Json, JsonView, cores, read_metrics
 from arml.training import checkpoint
-from arml.training.devices import own_cores, sharing
-from arml.training.distributed import Processes, ending, is_first
+from arml.training.devices import mesh_of, own_cores, sharing
+from arml.training.distributed import Processes, ending, is_first, of_all
 from arml.training.fit import SCORING
 
 
@@ -181,7 +181,8 @@ def _train(
             distributed=distributed,
             extend=options.extends,
         )
-    if reached < experiment.steps and not stop():
+    stopped = any(of_all(mesh_of(devices, processes=distributed), stop()))
+    if reached < experiment.steps and not stopped:
         say(
             console, f"ended at step {reached:,} of {experiment.steps:,}: by patience or a callback"
         )

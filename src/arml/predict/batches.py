@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from arml.results.files import RunError, checksum, digest_of, extra
 
 PICTURES = ("bytes", "image", "path", "file")
 """Columns of pictures; the first that is there is read: bytes, pixels, addresses, mappings."""
-AT_ONCE, PART = 256, 1_000
-"""Pictures or rows of a batch, and files of a part."""
+AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
+"""Pictures or rows of a batch, and pictures of a part."""
 
 
 class BatchPredictor:
@@ -103,7 +103,6 @@ def _pictures(cells: list[Any], reader: PictureReader, errors: np.ndarray) -> An
     for i, cell in enumerate(cells):
         one = cell.get("bytes") or cell["path"] if isinstance(cell, Mapping) else cell
         try:
-            one = Member(one, partial(content, one)) if isinstance(one, str) else one
             found.append(sized(*content_of(one, i), reader.size, reader.crop))
         except (ValueError, OSError) as error:
             errors[i] = " ".join(str(error).split())
@@ -113,89 +112,80 @@ def _pictures(cells: list[Any], reader: PictureReader, errors: np.ndarray) -> An
 # --- the parts of a source, on a cluster
 
 
-@lru_cache
-def _files(root: str) -> Any:
+def parts_of(source: str) -> tuple[Any, list[list[str]]]:
+    """The file system of a source, and the files of each part: some pictures, or one Parquet file.
+
+    **Raises** `ValueError` if nothing is there.
+    """
+    import pyarrow as pa
+    from pyarrow.dataset import dataset
     from pyarrow.fs import FileSystem
 
-    return FileSystem.from_uri(root)[0]
-
-
-def place_of(address: str) -> tuple[Any, str]:
-    """The file system of an address (`s3://...`, `gs://...`, or a path), and the path in it."""
-    kind, colon, path = address.rpartition("://")
-    if not colon:
-        return _files("/"), str(Path(address).absolute())
-    return _files(f"{kind}://{path.partition('/')[0]}"), path
-
-
-def content(address: str) -> bytes:
-    """The bytes of a file. **Raises** `OSError`."""
-    files, path = place_of(address)
-    with files.open_input_stream(path) as stream:
-        return bytes(stream.readall())
-
-
-def parts_of(source: str) -> Iterator[dict[str, Any]]:
-    """The parts of a source: a folder of pictures or of Parquet files, one Parquet file, or a text
-    file with an address in each line."""
-    from pyarrow.fs import FileSelector, FileType
-    from pyarrow.parquet import ParquetFile
-
-    files, path = place_of(source)
-    found = [files.get_file_info(path)]
-    if found[0].type == FileType.Directory:
-        found = files.get_file_info(FileSelector(path, recursive=True))
-    kind = "".join(source.rpartition("://")[:2])
-    names = sorted(kind + one.path for one in found if one.type == FileType.File)
-    pictures = [name for name in names if is_picture(name)]
-    if names and source.endswith(".txt"):
-        pictures = [line for line in content(source).decode().splitlines() if line.strip()]
-    for name in (name for name in names if name.endswith(".parquet")):
-        for group in range(ParquetFile(files.open_input_file(place_of(name)[1])).num_row_groups):
-            yield {"table": name, "group": group}
-    for i in range(0, len(pictures), PART):
-        yield {"path": pictures[i : i + PART]}
+    try:
+        found = dataset(source, pa.schema([]), "parquet")
+        names = sorted(found.files)
+    except OSError as error:
+        raise ValueError(f"no source at {source} ({error}): check it") from error
+    files, pictures = found.filesystem, [name for name in names if is_picture(name)]
+    if source.endswith(".txt"):
+        with files.open_input_stream(names[0]) as file:
+            lines = list(filter(None, file.readall().decode().splitlines()))
+        pictures = [line.rpartition("://")[2] for line in lines]
+        files = FileSystem.from_uri(lines[0])[0] if lines and "://" in lines[0] else files
+    parts = [[name] for name in names if name.endswith(TABLE)]
+    parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
+    if not parts:
+        raise ValueError(f"expected pictures or Parquet files at {source}, found none: check it")
+    return files, parts
 
 
 class PartWriter:
     """A worker, with one core: reads a part, predicts it, and writes it as a Parquet file."""
 
-    def __init__(self, predict: BatchPredictor, out: str) -> None:
+    def __init__(self, predict: BatchPredictor, files: Any, out: Path) -> None:
         os.environ["NPROC"] = "1"
-        self.predict, self.out = predict, out
+        self.predict, self.files, self.out = predict, files, out
+
+    def _batches(self, names: list[str]) -> Iterator[dict[str, Any]]:
+        from pyarrow.dataset import dataset
+
+        if names[0].endswith(TABLE):
+            for rows in dataset(names, filesystem=self.files).to_batches(batch_size=AT_ONCE):
+                yield rows.to_pydict()
+            return
+
+        def read(name: str) -> bytes:
+            with self.files.open_input_stream(name) as file:
+                return bytes(file.readall())
+
+        for i in range(0, len(names), AT_ONCE):
+            some = names[i : i + AT_ONCE]
+            yield {"path": some, "image": [Member(name, partial(read, name)) for name in some]}
 
     def __call__(self, row: dict[str, str]) -> dict[str, int]:
-        """Carry out the part that a row describes in JSON; returns how many answers and errors."""
+        """Carry out the part of a row; returns how many answers there are, and errors of them."""
         import pyarrow as pa
-        from pyarrow.parquet import ParquetFile, ParquetWriter
+        from pyarrow.parquet import ParquetWriter
 
-        part, answers, errors = json.loads(row["part"]), 0, 0
-        if "table" in part:
-            files, path = place_of(part["table"])
-            table = ParquetFile(files.open_input_file(path))
-            batches = table.iter_batches(AT_ONCE, row_groups=[part["group"]])
-        else:
-            batches = pa.table(part).to_batches(AT_ONCE)
-
-        files, path = place_of(f"{self.out}/{row['name']}")
-        with files.open_output_stream(f"{path}.part") as stream, ExitStack() as opened:
+        counts, place = np.zeros(2, int), self.out / row["name"]
+        with ExitStack() as opened, open(f"{place}.part", "wb") as file:
             writer = None
-            for batch in batches:
-                found = self.predict(batch.to_pydict())
-                made = pa.table({k: pa.array(v.tolist()) for k, v in found.items()})
-                writer = writer or opened.enter_context(ParquetWriter(stream, made.schema))
-                writer.write_table(made.cast(writer.schema))
-                answers += made.num_rows
-                errors += int(np.sum(found["error"] != ""))
-        files.move(f"{path}.part", path)
-        return {"answers": answers, "errors": errors}
+            for batch in self._batches(json.loads(row["files"])):
+                found = self.predict(batch)
+                table = pa.table({k: pa.array(v.tolist()) for k, v in found.items()})
+                writer = writer or opened.enter_context(ParquetWriter(file, table.schema))
+                writer.write_table(table.cast(writer.schema))
+                counts += table.num_rows, np.sum(found["error"] != "")
+            opened.close()
+        os.replace(f"{place}.part", place)
+        return {"answers": int(counts[0]), "errors": int(counts[1])}
 
 
 def predict_parts(
-    predict: BatchPredictor, source: str, out: str, *, on: str, watch: Callable[[int, int], None]
+    predict: BatchPredictor, source: str, out: Path, *, on: str, watch: Callable[[int, int], None]
 ) -> dict[str, int]:
-    """Predict a source on a Ray cluster, and write the answers as Parquet files in the folder
-    `out`, which may be an address. The same call makes the parts that are not there.
+    """Predict a source, which may be an address that pyarrow reads, on a Ray cluster, and write the
+    answers as Parquet files in `out`. The same call makes the parts that are not there.
 
     `on` is as in `arml.experiment.workers.cluster`; `watch` is called with the number of parts that
     are done, and of all.
@@ -205,32 +195,28 @@ def predict_parts(
     **Raises** `ValueError` in one line for a source or a cluster that is not there, and `RunError`
     if `out` holds the answers of another predictor or source.
     """
-    extra("ray", "ray", "--on ray")
-    from pyarrow.fs import FileSelector
-    from ray.data import ActorPoolStrategy, DataContext, from_items
-
-    parts, who = {}, digest_of(predict.folder / CONFIG)
-    for i, part in enumerate(parts_of(source)):
-        parts[f"part-{i:06}-{checksum([who, part])[:8]}.parquet"] = json.dumps(part)
-    if not parts:
-        raise ValueError(f"expected pictures or Parquet files at {source}, found none: check it")
-    files, folder = place_of(out)
-    files.create_dir(folder, recursive=True)
-    made = {one.base_name for one in files.get_file_info(FileSelector(folder))}
-    if other := [name for name in made if name not in parts and name.endswith(".parquet")]:
-        raise RunError(f"{out} holds the answers of another predictor or source: {other[0]}")
-    left = [{"name": name, "part": part} for name, part in parts.items() if name not in made]
-    counts, done = {"answers": 0, "errors": 0}, len(parts) - len(left)
+    data, who = extra("ray.data", "ray", "--on ray"), digest_of(predict.folder / CONFIG)
+    files, parts = parts_of(source)
+    named = {f"part-{i:06}-{checksum([who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}
+    out.mkdir(parents=True, exist_ok=True)
+    made = {path.name for path in out.glob(f"*{TABLE}")}
+    if made - named.keys():
+        raise RunError(f"{out} holds the answers of another predictor or source: name another")
+    rows = [{"name": k, "files": json.dumps(one)} for k, one in named.items() if k not in made]
+    counts, done = {"answers": 0, "errors": 0}, len(made)
     watch(done, len(parts))
-    if not left:
+    if not rows:
         return counts
-    pool = ActorPoolStrategy(size=min(len(left), int(cluster(on).cluster_resources()["CPU"])))
-    DataContext.get_current().enable_progress_bars = False
+    workers = min(len(rows), int(cluster(on).cluster_resources()["CPU"]))
+    data.DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    rows = from_items(left, override_num_blocks=len(left)).map(
-        PartWriter, fn_constructor_args=[predict, out], num_cpus=1, compute=pool
+    ended = data.from_items(rows, override_num_blocks=len(rows)).map(
+        PartWriter,
+        fn_constructor_args=[predict, files, out.resolve()],
+        num_cpus=1,
+        compute=data.ActorPoolStrategy(size=workers),
     )
-    for row in rows.iter_rows():
+    for row in ended.iter_rows():
         counts, done = {name: counts[name] + row[name] for name in counts}, done + 1
         watch(done, len(parts))
     return counts

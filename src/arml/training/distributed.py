@@ -11,13 +11,14 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from arml.core.checks import at_least
+from arml.training.devices import TASKS
 
 SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
@@ -89,22 +90,30 @@ def is_first() -> bool:
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
-@contextmanager
-def in_turn(mesh: Mesh | None) -> Iterator[None]:
-    """Process 0 does this first, and the others of the mesh then, because they read its files."""
-    several = mesh is not None and mesh.is_multi_process
-    if several and not is_first():
-        multihost_utils.sync_global_devices("turn")
-    yield
-    if several and is_first():
-        multihost_utils.sync_global_devices("turn")
+@partial(jax.jit, static_argnames="where")
+def _moved(a: jax.Array, where: NamedSharding) -> jax.Array:
+    moved: jax.Array = jax.lax.with_sharding_constraint(a, where)
+    return moved
 
 
 def of_all(mesh: Mesh | None, value: int) -> list[int]:
-    """The values of all processes of the mesh."""
+    """The value that each process gives, once for each of its devices."""
     if mesh is None or not mesh.is_multi_process:
         return [value]
-    return [int(one) for one in multihost_utils.process_allgather(np.asarray(value))]
+    apart, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ([TASKS], []))
+    own = jax.make_array_from_callback((mesh.size,), apart, lambda _: np.full(1, value, np.int32))
+    return [int(one) for one in np.asarray(_moved(own, whole))]
+
+
+@contextmanager
+def in_turn(mesh: Mesh | None) -> Iterator[None]:
+    """Process 0 does this first, and the others of the mesh then, because they read its files."""
+    of_all(mesh, 0)  # now, because Gloo waits 30 seconds for a first message, and then for ever
+    if not is_first():
+        of_all(mesh, 0)
+    yield
+    if is_first():
+        of_all(mesh, 0)
 
 
 @contextmanager
