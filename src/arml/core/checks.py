@@ -11,12 +11,10 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    Protocol,
     Union,
     get_args,
     get_origin,
     get_type_hints,
-    runtime_checkable,
 )
 
 MOST = 100_000
@@ -61,17 +59,7 @@ class Options:
             at_least(self, vars(kind).get("POSITIVE", ()), 0, strict=True)
 
 
-@runtime_checkable
-class Checked(Protocol):
-    """A dataclass with a method `check`."""
-
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-
-    def check(self) -> None:
-        """Raise `ValueError` in one line if an option is invalid."""
-
-
-def check(options: Checked) -> None:
+def check(options: Any) -> None:
     """Raise `ValueError` in one line if a field has no value of its type, if a number is not
     finite, or if the options' own `check` raises. Every entry to a training calls it, because
     nothing else checks options that are made in Python."""
@@ -79,9 +67,10 @@ def check(options: Checked) -> None:
     options.check()
 
 
-def check_types(options: Checked) -> None:
-    """The part of `check` that is about the types of fields."""
-    for name, kind in _types(type(options)).items():
+def check_types(options: Any) -> None:
+    """Raise `ValueError` in one line if a field of a dataclass has no value of its type."""
+    cls: Any = type(options)
+    for name, kind in _types(cls).items():
         value = getattr(options, name)
         if expected := _lacking(kind, value):
             raise ValueError(f"{name} must be {expected}, got {value!r}")
@@ -111,14 +100,13 @@ def _lacking(kind: Any, value: object) -> str:
             return "a tuple"
         wrong = next(filter(None, (_lacking(arguments[0], item) for item in value)), "")
         return f"a tuple, each {wrong}" if wrong else ""
-    fits = {
+    expected, right = {
         float: ("a finite number", isinstance(number, Real) and math.isfinite(number)),
         int: ("a whole number", isinstance(number, Integral)),
         bool: ("True or False", isinstance(value, bool)),
         str: ("a text", isinstance(value, str)),
         type(None): ("None", value is None),
-    }
-    expected, right = fits.get(origin, ("", True))
+    }.get(origin, ("", True))
     return "" if right else expected
 
 

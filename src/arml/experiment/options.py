@@ -27,7 +27,7 @@ from arml.tasks.options import (
     VectorsOptions,
     splits_of,
 )
-from arml.training.fit import FitOptions, Outer, OuterOptions
+from arml.training.fit import FitOptions, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
@@ -164,7 +164,7 @@ class Experiment:
     """Options of the method."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: Options = field(default_factory=MLPOptions)
-    outer: Outer = field(default_factory=OuterOptions)
+    outer: Options = field(default_factory=OuterOptions)
     steps: int = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""
     batch: int = 25

@@ -51,7 +51,7 @@ from arml.tasks.options import (
     splits_of,
 )
 from arml.training.checkpoint import filled, named
-from arml.training.fit import Outer, OuterOptions, TrainState, seeded, start
+from arml.training.fit import OuterOptions, TrainState, seeded, start
 
 
 class Setting(NamedTuple):
@@ -517,7 +517,7 @@ def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
         )
 
 
-def _start_of(outer: Outer, steps: int, *parts: Any) -> TrainState:
+def _start_of(outer: Options, steps: int, *parts: Any) -> TrainState:
     return start(_drawn(*parts), outer.build(steps))
 
 

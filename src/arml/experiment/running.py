@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.registry import load_plugins
@@ -52,7 +53,6 @@ from arml.training.fit import (
     SCORING,
     Callback,
     FitOptions,
-    Outer,
     OuterOptions,
     TrainState,
     best_of,
@@ -154,7 +154,7 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
     return f"going on from {old.steps:,} to {experiment.steps:,} steps" + (effect and f": {effect}")
 
 
-def _effect(outer: Outer, old: int, new: int) -> str:
+def _effect(outer: Options, old: int, new: int) -> str:
     """The effect of more outer steps on the schedule of an optimiser, in words; empty if none."""
     if not isinstance(outer, OuterOptions):
         return f"its schedule is made anew for {new:,} steps"

@@ -16,10 +16,10 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.conditioned import Conditioned
-from arml.core.checks import Checked, Options, at_least, check, check_types
+from arml.core.checks import Options, at_least, check, check_types
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution, fault
 from arml.core.inner import is_inner
@@ -76,16 +76,8 @@ def averaged(
     return optax.GradientTransformation(init, update)
 
 
-class Outer(Checked, Protocol):
-    """The options of an outer optimiser: a frozen dataclass with `check` and `build`."""
-
-    def build(self, steps: int) -> "optax.GradientTransformation":
-        """The optimiser for a run of `steps` outer steps."""
-        ...
-
-
 @dataclass(frozen=True)
-class Given:
+class Given(Options):
     """An optimiser of Optax, or a function of the number of outer steps that makes one."""
 
     make: Any
@@ -103,21 +95,6 @@ class Given:
                 f"makes one, or options such as arml.OuterOptions(), got {type(made).__name__}"
             )
         return made
-
-    def check(self) -> None:
-        """Optax checks its own arguments."""
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """An optimiser of somebody's own for a run of this many steps. Its schedule may compute with
-    them, and so it is compiled for them; `OuterOptions` are compiled once for all."""
-
-    outer: Outer
-    steps: int
-
-    def build(self, steps: object) -> "optax.GradientTransformation":
-        return self.outer.build(self.steps)
 
 
 TAKEN = {"momentum": ("rmsprop", "sgd"), "weight_decay": ("adamw", "lamb", "lion", "nadamw")}
@@ -412,7 +389,7 @@ def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
 class FitOptions:
     """How a learner is trained. `Experiment` has the same options."""
 
-    outer: Outer
+    outer: Options
     steps: int
     batch: int
     interval: int
@@ -554,13 +531,14 @@ def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
 
 @lru_cache(maxsize=64)
 def _step(
-    outer: OuterOptions | _Fixed, batch: int, chunk: int, mesh: Mesh | None, precision: Precision
+    outer: Options, own: int | None, batch: int, chunk: int, mesh: Mesh | None, precision: Precision
 ) -> Step:
-    """One outer step: one program for all seeds and for trainings of any length."""
+    """One outer step: one program for all seeds and, without a number `own` of steps, for trainings
+    of any length."""
 
     def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
         tasks, data, steps = values
-        key, optimiser = jax.random.wrap_key_data(data), outer.build(steps)
+        key, optimiser = jax.random.wrap_key_data(data), outer.build(steps if own is None else own)
         one = make_step(
             optimiser, batch=batch, chunk=chunk, mesh=mesh, precision=precision, key=key
         )
@@ -594,15 +572,15 @@ def intervals(
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys = partial(task_keys, key, batch=batch)
-    known = isinstance(options.outer, OuterOptions)
-    outer: Any = options.outer if known else _Fixed(options.outer, options.steps)
+    # Schedules of others may compute with the number of steps: they are compiled for it.
+    own = None if isinstance(options.outer, OuterOptions) else options.steps
     # Only then may the clock say how many steps are taken at once: all processes must agree.
     alone = not options.scan and jax.process_count() == 1
     slow = alone
     while done < options.steps:
         begun, losses, took = done, list[Array](), list[float]()
         end = min(done - done % options.interval + options.interval, options.steps)
-        step = _step(outer, batch, chunk, mesh, options.precision)
+        step = _step(options.outer, own, batch, chunk, mesh, options.precision)
         stopped = False
         while done < end and not stopped:
             size, since = 1 if slow else end - done, time.monotonic()
@@ -640,7 +618,7 @@ def _check_finite(
     done: int,
     tasks: TaskDistribution,
     keys: Callable[[Array], Array],
-    outer: Outer,
+    outer: Options,
 ) -> None:
     finite = np.asarray(records.finite)
     if finite.all():
@@ -696,7 +674,7 @@ def fit(
     *,
     steps: int,
     seed: int | None = None,
-    outer: "Outer | optax.GradientTransformation | Callable[[int], Any] | None" = None,
+    outer: "Options | optax.GradientTransformation | Callable[[int], Any] | None" = None,
     batch: int | None = None,
     validation: TasksLike | None = None,
     validate_every: int | None = None,
@@ -754,7 +732,7 @@ def fit(
     elif splits.validation is not splits.train:
         validation = splits.validation
     asked = {
-        "outer": outer if outer is None or isinstance(outer, Checked) else Given(outer),
+        "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
         "batch": batch,
         "interval": interval,
         "chunk": chunk,
