@@ -108,10 +108,12 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    if not options.query and options.save is None and not options.reliability:
-        raise ValueError(
-            "nothing to do: give --query FILES or --save FOLDER, or check the examples"
-        )
+    useless = not options.query and options.save is None and not options.reliability
+    nothing = ValueError(
+        "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+    )
+    if useless and not is_table(options.support):
+        raise nothing
     _check_paths(options, options.save, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     _tell_columns(options, inputs, predictor)
@@ -123,6 +125,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
             queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, Table):
         queries = inputs.unlabelled(predictor)
+    if useless and queries is None and not options.columns:
+        raise nothing
     if queries is None and (options.none or options.sort_into):
         raise ValueError("--none and --sort-into are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"

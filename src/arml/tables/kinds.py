@@ -398,7 +398,8 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
                         "as 2024-05-31"
                     )
             if words := sorted({repr(normal(cells[i])) for i in whole[0].odd}):
-                source.hints.append(f"column {name!r}: {', '.join(words)} counts as missing")
+                verb = "counts" if len(words) == 1 else "count"
+                source.hints.append(f"column {name!r}: {', '.join(words)} {verb} as missing")
             return _varied(whole[0].column, cells, source)
         best = sorted([*best, *fits], key=lambda fit: len(fit.odd))[:1]
     counts = Counter(map(text_of, known))
