@@ -37,6 +37,22 @@ def test_evaluate_and_predict_read_pictures_alike(tmp_path, monkeypatch, capsys)
     assert by_predict.read_text() == answers.read_text()
 
 
+def test_the_patch_that_matters_is_the_coloured_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for i in range(2):
+            pixels = 128 + rng.integers(-20, 20, (64, 64, 3))
+            pixels[34:46, 18:30] = colour
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "own" / name / f"{i}.png")
+    own = str(tmp_path / "own")
+    words = ["adapt", "photos", "--support", own, "--query", own + "/red", "--no-reliability"]
+    assert main([*words, "--matter"]) == 0
+    for answer in csv.DictReader(capsys.readouterr().out.splitlines()):
+        assert answer["matters"].startswith("row 3 of 4, column 2 of 4 (")
+
+
 def test_identical_pictures_are_refused(tmp_path, capsys):
     for place in ("a/0", "a/1", "b/0", "b/1"):
         path = tmp_path / "same" / f"{place}.png"

@@ -199,6 +199,10 @@ def test_a_csv_file_on_the_command_line(predictor, tmp_path, capsys):
     support = written("trees.csv", {**table, "same": [1] * N, "tree": y})
     query = written("more.csv", {"same": [1] * 6, **more})
     words = ["adapt", "tables", "--support", support, "--target", "tree"]
+    assert main([*words, "--query", query, "--no-reliability", "--matter"]) == 0
+    asked = capsys.readouterr()
+    assert "times less probable the right answers are without a column" in asked.err
+    assert asked.out.startswith("row,label,probability,matters\n2,")
     saved, out = str(tmp_path / "saved"), str(tmp_path / "answers.csv")
     assert main([*words, "--query", query, "--out", out, "--save", saved]) == 0
     said = capsys.readouterr().err
@@ -341,6 +345,10 @@ def test_which_columns_matter(predictor):
     drops = predictor.matter()
     assert set(drops) == {"height", "bark", "noise"}
     assert max(drops["height"], drops["bark"]) > drops["noise"]
+    row = {"height": [20.0, None], "bark": [None, "smooth"], "noise": [0.0, 0.0]}
+    found = predictor.decisive(row)
+    assert [text.split()[0] for text in found] == ["height", "bark"]
+    assert found[0].startswith(f"height ({predictor.predict_proba(row)[0].max():.3g} to ")
 
 
 def test_more_classes_than_in_training():

@@ -48,6 +48,9 @@ class AnswerOptions:
     """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
     columns: bool = False
     """Print how each column of a table is read."""
+    matter: bool = False
+    """Also answer which cell of a row, or which patch of a picture, matters most: the prediction
+    changes most without it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +150,11 @@ def adapt_command(arguments: Sequence[str]) -> int:
 
         if curve := predictor.learning_curve():
             tell(curve_in_words(curve))
-    answers = [] if queries is None else _answer(predictor, queries, options)
+    if options.matter and isinstance(inputs, Table):
+        drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
+        each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
+        tell(f"how many times less probable the right answers are without a column: {each}")
+    answers = [] if queries is None else _answer(inputs, predictor, queries, options)
     if options.report is not None:
         from arml.predict.answers import write_answers
 
@@ -178,15 +185,23 @@ def predict_command(arguments: Sequence[str]) -> int:
     _tell_columns(options, inputs, predictor)
     _check_pictures(options, inputs)
     queries = inputs.queries(predictor, query)
-    _answer(predictor, queries, options)
+    _answer(inputs, predictor, queries, options)
     return 0
 
 
 def _predict_on(options: PredictOptions, on: str) -> int:
     from arml.predict.batches import BatchPredictor, predict_parts
 
-    if len(options.query) > 1 or options.out is None or options.none or options.columns:
-        raise ValueError("--on takes one source and --out FOLDER, and neither --none nor --columns")
+    if (
+        len(options.query) > 1
+        or options.out is None
+        or options.none
+        or options.columns
+        or options.matter
+    ):
+        raise ValueError(
+            "--on takes one source, --out FOLDER, and no --none, --columns or --matter"
+        )
     predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
     with Display(Console(stderr=True), "reading the source") as display:
 
@@ -293,16 +308,22 @@ def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None
 Columns = list[tuple[str, Iterable[Any]]]
 
 
-def _answer(predictor: Any, queries: Queries, options: AnswerOptions) -> "list[Answer]":
+def _answer(
+    inputs: Any, predictor: Any, queries: Queries, options: AnswerOptions
+) -> "list[Answer]":
     """Write the answers; returns those about pictures."""
     first = "row" if isinstance(queries.names[0], int) else "file"
     # A name that is no UTF-8 can be written all the same.
     names = [os.fsencode(str(name)).decode("utf-8", "replace") for name in queries.names]
     columns: Columns = [(first, names), *queries.keys.items()]
+    if options.matter:
+        queries = queries._replace(batches=list(queries.batches))
+        matters = ("matters", inputs.decisive(predictor, queries))
     if predictor.classes is None:
         columns += _numbers(predictor, queries.batches, options.level)
     else:
         columns += _labels(predictor, queries, options.none)
+    columns += [matters] if options.matter else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for name, _ in columns])

@@ -20,6 +20,8 @@ THUMBNAIL = 96
 """Pixels a side of the pictures of a report."""
 AT_ONCE = 256
 """Pictures between two answers."""
+GRID = 4
+"""Patches of a picture on a side."""
 BLOCK = 10_000
 """Rows of a table between two answers."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
@@ -150,6 +152,31 @@ class Pictures:
         parts = map(read, range(0, len(pictures), AT_ONCE))
         return Queries([one.where for one in pictures], parts, pictures=pictures, bad=bad)
 
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """For each picture the patch of a grid of `GRID` by `GRID`, on the pixels that the learner
+        reads, without which its label is least probable; and the probabilities with and without.
+        The patch has the picture's mean colour then."""
+        from arml.predict.pictures import pixels_of
+
+        reader, found = predictor.learner.pictures, []
+        for place, picture in enumerate(queries.pictures):
+            if place in queries.bad:
+                found.append("")
+                continue
+            (pixels,) = pixels_of([picture], reader.size, crop=reader.crop)
+            hidden = np.stack([pixels] * (1 + GRID**2))
+            side = np.linspace(0, len(pixels), GRID + 1).astype(int)
+            for patch in range(GRID**2):
+                top, left = divmod(patch, GRID)
+                part = np.s_[side[top] : side[top + 1], side[left] : side[left + 1]]
+                hidden[(1 + patch, *part)] = pixels.mean(axis=(0, 1))
+            chances = predictor.predict_proba(reader.convert(hidden))
+            own = chances[:, chances[0].argmax()]
+            top, left = divmod(int(own[1:].argmin()), GRID)
+            where = f"row {top + 1} of {GRID}, column {left + 1} of {GRID}"
+            found.append(f"{where} ({own[0]:.2f} to {own[1:].min():.2f})")
+        return found
+
 
 class Table:
     """A table with any columns: numbers, dates, categories, missing cells."""
@@ -211,6 +238,10 @@ class Table:
         keys = {name: column for name, column in cells.items() if name in predictor.keys}
         return Queries(lines, self._blocks(x), keys)
 
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """For each row the column whose cell matters most: see `TablePredictor.decisive`."""
+        return [text for batch in queries.batches for text in predictor.decisive(batch)]
+
     def _blocks(self, x: Any) -> Iterator[Any]:
         n = len(x.values)
         with Display(Console(stderr=True), "predicting rows") as display:
@@ -223,6 +254,10 @@ class Vectors:
     """A table of numbers, the inputs of a learner of vectors."""
 
     takes = ()
+
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """**Raises** `ValueError`."""
+        raise ValueError("--matter is for pictures and tables with any columns: leave it out")
 
     def __init__(self, learner: Any) -> None:
         pass

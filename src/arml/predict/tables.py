@@ -379,6 +379,26 @@ class TablePredictor(PredictorBase):
         owners = reader(self.schema, self.values, self.y).owners.tolist()
         return {self.schema.columns[k].name: usual - likely(k) for k in dict.fromkeys(owners)}
 
+    def decisive(self, x: Any) -> list[str]:
+        """For each row the column whose cell changes its prediction most if it is hidden, and the
+        probability of its label, or the number, with the cell and without."""
+        rows = self.read(x).values
+
+        def predicted(hidden: int | None) -> Float[np.ndarray, " n"]:
+            some = rows.copy()
+            some[:, [] if hidden is None else hidden] = np.nan
+            outputs = self._fitted(some)
+            return outputs[:, 0] if self.classes is None else softmax(outputs)[every, own]
+
+        every, own = np.arange(len(rows)), self._fitted(rows).argmax(axis=1)
+        with_it = predicted(None)
+        without = np.stack([predicted(k) for k in range(rows.shape[1])], axis=1)
+        change = with_it[:, None] - without
+        best = (change if self.classes is not None else np.abs(change)).argmax(axis=1)
+        names = [self.schema.columns[k].name for k in best]
+        pairs = zip(names, with_it, without[every, best], strict=True)
+        return [f"{name} ({one:.3g} to {other:.3g})" for name, one, other in pairs]
+
     def _likely(self, outputs: Outputs, y: np.ndarray) -> Float[np.ndarray, " n"]:
         """The log-probabilities of labels, or the log-densities of numbers."""
         if self.classes is not None:
