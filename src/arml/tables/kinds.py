@@ -7,6 +7,7 @@ is a missing cell to it. If no reader fits, few texts that repeat are a category
 left out with a reason. If a reader fits most cells, the odd ones are an error that names them.
 """
 
+import contextlib
 import datetime
 import decimal
 import itertools
@@ -112,7 +113,6 @@ ORDERS = {
 }
 """Forms of dates that can be read in one way, beside ISO 8601, and those that depend on an order;
 other signs between the parts are minus signs here."""
-EPOCH = datetime.datetime(1970, 1, 1)
 _N = r"[+-]?\d[\d.,]*"
 FORMS = {
     "numbers with different units or marks": QUANTITY,
@@ -251,8 +251,7 @@ class Time(Column, frozen=True, tag="time"):
             return None
         text = tidy(text).casefold()
         if text[:1] == "-":
-            value = self.one(text[1:])
-            return None if value is None else -value
+            return -value if (value := self.one(text[1:])) is not None else None
         match = CLOCK.fullmatch(text)
         if match and (match[3] or match[5]):
             day, hour, minute, second = (float(match[k] or 0) for k in range(1, 5))
@@ -288,12 +287,10 @@ class Date(Column, frozen=True, tag="date"):
             when = datetime.datetime.fromisoformat(text)
         except ValueError:
             match = DATE.fullmatch(tidy(text).casefold())
-            when = self._spelled(match) if match else None
-        if when is None:
-            return None
-        if when.tzinfo is not None:
-            when = when.astimezone(datetime.UTC).replace(tzinfo=None)
-        return (when - EPOCH).total_seconds() / 86_400
+            if match is None or (when := self._spelled(match)) is None:
+                return None
+        when = when if when.tzinfo is not None else when.replace(tzinfo=datetime.UTC)
+        return when.timestamp() / 86_400
 
     def _spelled(self, match: re.Match[str]) -> datetime.datetime | None:
         date = re.sub(r"[,.]? |/", "-", match["date"] + (match["year"] or ""))
@@ -304,10 +301,8 @@ class Date(Column, frozen=True, tag="date"):
                 part = {"M": "0", "D": "1", **found.groupdict()}
                 year = int(part.get("Y") or 1969 + (int(part["y"]) + 31) % 100)
                 month = MONTHS.index(part["B"]) // 4 + 1 if "B" in part else int(part["M"])
-                try:
+                with contextlib.suppress(ValueError):
                     return datetime.datetime(year, month, int(part["D"]), hour, minute, second)
-                except ValueError:
-                    continue
         return None
 
     def about(self) -> str:
@@ -370,14 +365,14 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
 
     **Raises** `ValueError` in one line for dates that can be read in two ways.
     """
-    known = [cell for cell in cells if not missing(cell)]
+    known = [i for i, cell in enumerate(cells) if not missing(cell)]
     if not known:
         source.left_out[name] = EMPTY
         return None
     if isinstance(cells, Declared):
-        texts = cells.order or tuple(sorted({*map(text_of, known)}))
+        texts = cells.order or tuple(sorted({text_of(cells[i]) for i in known}))
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
-    told = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
+    told = strange(cells, known)
     if odd := [i for i in told if is_number(cells[i]) and number(cells[i]) is None]:
         infinite = named(name, cells, odd, source.lines)
         source.errors.append(f"{infinite} is not finite, or too large")
@@ -402,7 +397,7 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
                 source.hints.append(f"column {name!r}: {', '.join(words)} {verb} as missing")
             return _varied(whole[0].column, cells, source)
         best = sorted([*best, *fits], key=lambda fit: len(fit.odd))[:1]
-    counts = Counter(map(text_of, known))
+    counts = Counter(text_of(cells[i]) for i in known)
     for fit in best:
         odd = strange(cells, fit.odd)
         repeat = min(counts[text_of(cells[i])] for i in odd) > 1
