@@ -122,11 +122,6 @@ class HoldsLearner(Protocol):
     def learner(self) -> MetaLearner: ...
 
 
-def trained_on(learner: MetaLearner | HoldsLearner) -> TaskDistribution | None:
-    """The tasks that a learner was trained on, if they are known."""
-    return getattr(learner, "trained_on", None)
-
-
 def evaluate(
     learner: MetaLearner | HoldsLearner,
     tasks: TasksLike,
@@ -162,10 +157,13 @@ def evaluate(
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
+    if split not in ("validation", "test"):
+        raise ValueError(f"split must be validation or test, got {split!r}: change it")
     splits = splits_of(tasks)
     distribution: TaskDistribution = getattr(splits, split)
     whole = isinstance(tasks, Splits | TasksOptions)
-    shared = splits.shared if whole else own_of(distribution) is own_of(trained_on(learner))
+    known = getattr(learner, "trained_on", None)
+    shared = splits.shared if whole else own_of(distribution) is own_of(known)
     learner = learner if isinstance(learner, MetaLearner) else learner.learner
     if steps is not None:
         learner = with_steps(learner, steps)
