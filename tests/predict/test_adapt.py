@@ -56,7 +56,7 @@ def test_a_run_a_folder_and_a_built_learner_are_learners(tmp_path):
     learner = arml.build("maml", Waves(), seed=3)
     np.testing.assert_array_equal(
         arml.adapt(learner, X, Y).predict(X),
-        arml.FewShotRegressor(learner).fit(X, Y).predict(X),
+        arml.FewShotRegressor(learner).fit(X, Y).predictor_.using("learner").predict(X),
     )
     arml.run("maml", tmp_path / "run", tasks=Waves(), steps=1, batch=1, chunk=1)
     run = arml.Run(tmp_path / "run")

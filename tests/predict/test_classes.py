@@ -31,13 +31,22 @@ def corners(classes: int, each: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return 3 * signs[y] + rng.normal(0, 0.3, (len(y), 4)), y
 
 
-def test_a_head_of_three_classes_refuses_seven():
+def test_three_references_refuse_seven_classes():
     x, y = corners(7)
-    for algorithm in ("anil", "tapnet"):
-        few = untrained(algorithm)
-        few.adapt(x[:12], y[:12]).predict(x)
-        with pytest.raises(ValueError, match="7 classes are more than the 3 that this learner"):
-            few.adapt(x, y)
+    few = untrained("tapnet")
+    few.adapt(x[:12], y[:12]).predict(x)
+    with pytest.raises(ValueError, match="7 classes are more than the 3 that this learner"):
+        few.adapt(x, y)
+
+
+@pytest.mark.parametrize("algorithm", ["anil", "meta-sgd"])
+def test_a_head_that_adapts_begins_more_classes_at_its_mean(algorithm):
+    few = untrained(algorithm, inner_steps=200, inner_rate=0.3)
+    net = few.of_classes(7).net
+    mean = np.asarray(few.learner.net.head.weight).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(net.head.weight, np.tile(mean, 7), rtol=1e-5)
+    x, y = corners(7)
+    assert np.mean(few.adapt(x, y).predict(x) == y) > 0.6
 
 
 def test_more_classes_of_protonet_are_nearest_class_means():

@@ -22,6 +22,7 @@ from arml.predict.models import (
     fitted,
     mixed,
     models_of,
+    process,
 )
 
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
@@ -126,7 +127,8 @@ def test_which_models_there_are():
     assert models_of(PICTURES) == ("learner", "logistic", "edges", "ensemble")
     assert models_of(VECTORS) == ("learner", "logistic", "ensemble")
     numbers = arml.Problem("regression", (7,), 1, 2, 2)
-    assert models_of(numbers) == ("learner",)
+    assert models_of(numbers, 300) == ("learner", "process", "ensemble")
+    assert models_of(numbers, 301) == ("learner",)
     assert models_of(arml.Problem("regression", (8, 8, 3), 1, 2, 2)) == ("learner",)
     few = protonet(PICTURES, Conv4Options(filters=2, normalisation="support"))
     predictor = few.adapt(np.zeros((2, 16, 16, 3)), ["a", "b"])
@@ -246,3 +248,36 @@ def test_a_temperature_that_does_not_help_is_not_taken():
     # The halves ask for opposite temperatures.
     both = np.concatenate([5 * np.eye(3)[[0] * 20], 0.1 * np.eye(3)[[0] * 20]])
     assert calibrated(both, np.array([0, 1] * 10 + [0] * 20)) == 1.0
+
+
+def test_a_gaussian_process_is_scikit_learns():
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    rng = np.random.default_rng(0)
+    x, new = rng.uniform(0, 5, (12, 2)), rng.uniform(0, 5, (7, 2))
+    y = np.sin(x[:, :1]) + x[:, 1:] / 3 + 0.1 * rng.normal(size=(12, 1))
+    kernel = ConstantKernel() * RBF(np.ones(2), (0.05, 50.0)) + WhiteKernel(0.1, (1e-3, 10.0))
+    middle, unit = x.mean(axis=0), x.std(axis=0)
+    other = GaussianProcessRegressor(kernel, normalize_y=True)
+    want = other.fit((x - middle) / unit, y[:, 0]).predict((new - middle) / unit)
+    np.testing.assert_allclose(process(x, y)(new)[:, 0], want, rtol=1e-6)
+    traced = jax.jit(process(x, y, jnp))(jnp.asarray(new, jnp.float32))
+    np.testing.assert_allclose(traced[:, 0], want, rtol=1e-3, atol=1e-3)
+
+
+def test_no_model_of_a_function_has_seen_the_target_that_it_predicts():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 5, (6, 2))
+    y = np.where(x[:, 0] > 2.5, 3.0, -3.0)  # steps are no family of its training
+    predictor = arml.adapt("regression2d", x, y).using("ensemble")
+    assert sum(predictor.weights.values()) == pytest.approx(1)
+    other = y.copy()
+    other[0] = 5.0
+    again = arml.adapt("regression2d", x, other).using("ensemble")
+    train, test = np.arange(1, 6), np.arange(1)
+    mine, theirs = predictor._refit(train, test), again._refit(train, test)
+    assert {*mine} == {"learner", "process", "ensemble"}
+    for name, found in mine.items():
+        np.testing.assert_array_equal(found, theirs[name])
+    assert predictor.reliability().model == "ensemble"

@@ -136,10 +136,11 @@ def test_functions_have_files(algorithm, tmp_path):
     few = untrained(algorithm, (2,), "regression", 1)
     rng = np.random.default_rng(0)
     query = rng.normal(size=(5, 2)).astype(np.float32)
-    predictor = few.adapt(rng.normal(size=(6, 2)), rng.normal(size=6))
-    predictor.to_onnx(tmp_path / "file.onnx")
-    (values,) = answers(tmp_path / "file.onnx", inputs=query)
-    np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-5)
+    alone = few.adapt(rng.uniform(0, 5, (6, 2)), rng.normal(size=6))
+    for predictor in (alone, alone.using("ensemble")):
+        predictor.to_onnx(tmp_path / "file.onnx")
+        (values,) = answers(tmp_path / "file.onnx", inputs=query)
+        np.testing.assert_allclose(values[:, 0], predictor.predict(query), rtol=1e-4, atol=1e-4)
 
 
 def test_the_package_onnx_is_an_extra():

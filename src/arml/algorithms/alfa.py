@@ -89,6 +89,7 @@ METHODS = (
         name="alfa",
         title="ALFA",
         options_class=ALFAOptions,
+        widens=True,
         paper="Baik, Choi, Choi, Kim and Lee, NeurIPS 2020",
         preset=lambda problem: ALFAOptions(inner_rate=usual_rate(problem)),
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},

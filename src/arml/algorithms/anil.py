@@ -57,6 +57,7 @@ METHODS = (
         name="anil",
         title="ANIL",
         options_class=ANILOptions,
+        widens=True,
         paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",
         preset=lambda problem: ANILOptions(inner_rate=usual_rate(problem)),
     ),

@@ -120,6 +120,7 @@ MAML_METHOD = Method(
     about="MAML: one shared initialisation, second order.",
     paper="Finn, Abbeel and Levine, ICML 2017",
     preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem)),
+    widens=True,
 )
 METHODS = (
     MAML_METHOD,

@@ -47,6 +47,9 @@ class Method(Entry):
     `inner_rate` if there is one."""
     descends: bool | Callable[[Problem], bool] = True
     """Whether it adapts by gradient steps."""
+    widens: bool = False
+    """Whether a task may have more classes than in training although its head has an output for
+    each, because a task's steps change the head: see `arml.experiment.recipes.widened`."""
     dead: tuple[str, ...] = ()
     """Prefixes of the paths of meta-parameters that no gradient reaches at the first step."""
     exceptions: Mapping[str, str] = field(default_factory=dict)

@@ -153,6 +153,7 @@ METHODS = (
         name="reptile",
         title="Reptile",
         options_class=ReptileOptions,
+        widens=True,
         paper="Nichol, Achiam and Schulman, 2018",
         settings={"any": {"outer": TOWARDS}},
     ),

@@ -429,6 +429,12 @@ def widened(
 ) -> MetaLearner:
     """The learner, which `experiment` built for this problem, for tasks of `ways` classes or fewer.
 
+    Training orders the classes of a task at random, so the outputs of a head that each task adapts
+    have no meaning of their own: with more classes, all begin at the mean of the learned ones [1].
+
+    [1] Ye and Chao, How to Train Your MAML to Excel in Few-Shot Classification, ICLR 2022, where
+        one learned vector for all classes is as good as one for each.
+
     **Raises** `ValueError` for more than in its meta-training if weights depend on their number.
     """
     if ways <= problem.outputs:
@@ -439,14 +445,24 @@ def widened(
         # A method may refuse so many classes.
         with contextlib.suppress(ValueError):
             blank = eqx.filter_eval_shape(initial, experiment, replace(problem, outputs=ways))
-            shapes = [{k: v.shape for k, v in every.items()} for every in (trained, named(blank))]
-            if shapes[0] == shapes[1]:
+            wanted = {name: leaf.shape for name, leaf in named(blank).items()}
+            if ALGORITHMS.of(experiment.algorithm).widens:
+                trained = {k: _wider(a, wanted.get(k, ())) for k, a in trained.items()}
+            if {name: leaf.shape for name, leaf in trained.items()} == wanted:
                 return filled(blank, trained)
     raise ValueError(
         f"{ways} classes are more than the {problem.outputs} that this learner of {name} can tell "
         "apart: use a learner that compares with class prototypes, such as ProtoNet, or train one "
         "with more --ways"
     )
+
+
+def _wider(leaf: Array, shape: tuple[int, ...]) -> Array:
+    """The mean of the outputs of a head for each output of a larger one; other leaves stay."""
+    grown = [i for i, (a, b) in enumerate(zip(leaf.shape, shape, strict=False)) if a != b]
+    if len(grown) != 1 or leaf.ndim != len(shape):
+        return leaf
+    return jnp.broadcast_to(jnp.mean(leaf, axis=grown[0], keepdims=True), shape)
 
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:

@@ -1,7 +1,8 @@
-"""Classifiers that learn a task from its examples alone, and their ensemble with the learner.
+"""Models that learn a task from its examples alone, and their ensemble with the learner.
 
 They have seen no other task: logistic regression (scikit-learn's) on the inputs or on the edges of
-pictures. Where a task is unlike those of a learner's meta-training, one of them may predict better.
+pictures; a Gaussian process (scikit-learn's) for functions. Where a task is unlike those of a
+learner's meta-training, one of them may predict better.
 
 The ensemble is a weighted mean of probabilities. Its weights come from examples that were left out:
 the weights w (stacking [1]) maximise
@@ -17,6 +18,7 @@ rest. So the weights are b if no example can be left out. The sum is concave, an
 """
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -31,11 +33,12 @@ from arml.predict.base import LEARNER, softmax
 from arml.predict.inputs import floats
 from arml.results.files import one_blas_thread
 
-ENSEMBLE = "ensemble"
+PROCESS, ENSEMBLE = "process", "ensemble"
 WORDS = {
     LEARNER: "the learner",
     "logistic": "logistic regression",
     "edges": "logistic regression on edges",
+    PROCESS: "a Gaussian process",
     ENSEMBLE: "all of them, weighted",
 }
 """The models that a predictor can use."""
@@ -47,6 +50,10 @@ PRIOR = 4.0
 """How many examples the prior of the weights counts as much as."""
 ROUNDS = 200
 """Of EM, which has converged by then to three digits."""
+PROCESSED = 300
+"""Examples up to which a Gaussian process is fitted: its time grows with their cube."""
+SCALES = 4
+"""Inputs up to which a Gaussian process has a scale for each."""
 LEAST = 1e-9
 """The least probability: a model that is sure and wrong does not lose its whole weight."""
 
@@ -54,11 +61,12 @@ Function = Callable[[Any], Any]
 """From inputs `[n, *features]` to log-odds `[n, classes]` or numbers `[n, targets]`."""
 
 
-def models_of(problem: Problem) -> tuple[str, ...]:
-    """The models that a predictor of such a problem can use; the learner comes first, and the
-    ensemble last, if there are several."""
+def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
+    """The models that a predictor of such a problem can use with `n` examples; the learner comes
+    first, and the ensemble last, if there are several."""
     if problem.kind == "regression" or problem.inputs == "tables":
-        return (LEARNER,)
+        function = problem.inputs == "vectors" and problem.outputs == 1 and n <= PROCESSED
+        return (LEARNER, PROCESS, ENSEMBLE) if function else (LEARNER,)
     pictures = problem.inputs == "pictures" and min(problem.features[:2]) >= 16
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
@@ -103,6 +111,37 @@ def fitted(
     return predict
 
 
+def process(
+    x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n 1"], xp: ModuleType = np
+) -> Function:
+    """The mean of a Gaussian process with a squared exponential kernel, one scale for all inputs if
+    they are many, and noise, chosen by the likelihood of the targets. With `jax.numpy` as `xp` it
+    can be traced."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    middle, unit = x.mean(axis=0), x.std(axis=0)
+    unit[unit == 0] = 1.0
+    scales = np.ones(x.shape[1] if x.shape[1] <= SCALES else 1)
+    kernel = ConstantKernel() * RBF(scales, (0.05, 50.0)) + WhiteKernel(0.1, (1e-3, 10.0))
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a scale at its bound
+        known = (x - middle) / unit
+        found = GaussianProcessRegressor(kernel, normalize_y=True).fit(known, y[:, 0])
+    height, length = found.kernel_.k1.k1.constant_value, found.kernel_.k1.k2.length_scale
+    known, unit = known / length, unit * length
+    alpha = height * found.alpha_ * (float(y.std()) or 1.0)
+    squares, offset = np.sum(known**2, axis=1), float(y.mean())
+
+    def predict(inputs: Any) -> Any:
+        z = (xp.asarray(inputs) - middle.astype(inputs.dtype)) / unit.astype(inputs.dtype)
+        own = xp.sum(z * z, axis=1, keepdims=True)
+        away = own + squares.astype(z.dtype) - 2 * z @ known.T.astype(z.dtype)
+        return xp.exp(-away / 2) @ alpha[:, None].astype(z.dtype) + np.float32(offset)
+
+    return predict
+
+
 def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
     """The weight of each of `k` classifiers, two or more; they sum to one.
 
@@ -121,11 +160,17 @@ def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
 
 
 def mixed(
-    parts: Mapping[str, Function], weights: Mapping[str, float], xp: ModuleType = np
+    parts: Mapping[str, Function],
+    weights: Mapping[str, float],
+    xp: ModuleType = np,
+    *,
+    classes: bool = True,
 ) -> Function:
-    """The ensemble: the log of the weighted mean of probabilities."""
+    """The ensemble: the log of the weighted mean of probabilities; or the mean of numbers."""
 
     def predict(inputs: Any) -> Any:
+        if not classes:
+            return sum(weights[name] * part(inputs) for name, part in parts.items())
         each = [weights[name] * softmax(part(inputs), xp) for name, part in parts.items()]
         return xp.log(xp.maximum(sum(each), LEAST))
 

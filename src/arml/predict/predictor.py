@@ -28,6 +28,7 @@ from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, PredictorBase, softmax
+from arml.predict.choice import Choice, mean_of
 from arml.predict.folds import Places, folds
 from arml.predict.inputs import (
     checked_labels,
@@ -40,6 +41,7 @@ from arml.predict.inputs import (
 )
 from arml.predict.models import (
     ENSEMBLE,
+    PROCESS,
     WEIGHTED,
     WORDS,
     Function,
@@ -47,6 +49,7 @@ from arml.predict.models import (
     fitted,
     mixed,
     models_of,
+    process,
 )
 from arml.predict.onnx import QUERIES, write_predictor
 from arml.predict.reliability import left_out
@@ -78,7 +81,7 @@ class Predictor(PredictorBase):
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
         self.flat, self.sample_weight, self.groups = flat, sample_weight, groups
-        self.models = models_of(learner.problem)
+        self.models = models_of(learner.problem, len(x))
 
     @classmethod
     def learned(
@@ -222,6 +225,9 @@ class Predictor(PredictorBase):
     @cached_property
     def weights(self) -> dict[str, float]:
         """The weight of each model in the ensemble, from examples that are left out."""
+        if self.classes is None:
+            some = self._choice.weights(np.arange(len(self.y)))
+            return {name: some.get(name, 0.0) for name in self.models[:-1]}
 
         def refit(train: Places, test: Places) -> dict[str, np.ndarray]:
             return self._without(train)._each(self.x[test])
@@ -232,7 +238,21 @@ class Predictor(PredictorBase):
         weights = class_weights(np.stack(own, axis=1) if own else np.zeros((0, len(names))))
         return dict(zip(names, weights.tolist(), strict=True))
 
+    @cached_property
+    def _choice(self) -> Choice:
+        """How much each model of a regression counts."""
+        given = folds(self.y, self._same, self.groups, classes=False, most=self.most)
+        parts, y = [test for _, test in given], self.y[:, 0].astype(np.float64)
+
+        def fit(kept: Places, model: str) -> Function:
+            return self._without(kept)._by(model)
+
+        return Choice(self.models[:-1], fit, self.x, y, parts)
+
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
+        if ENSEMBLE in self.models and self.classes is None and self.sample_weight is None:
+            found = {name: each[test] for name, each in self._choice.others(train).items()}
+            return {**found, ENSEMBLE: mean_of(found, self._choice.weights(train), False)}
         part = self._without(train)
         found = part._each(self.x[test])
         if ENSEMBLE in self.models and self.sample_weight is None:
@@ -268,7 +288,9 @@ class Predictor(PredictorBase):
         self._check_weights(model)
         if model == ENSEMBLE:
             parts = {name: self._by(name, xp) for name, w in self.weights.items() if w}
-            return mixed(parts, self.weights, xp)
+            return mixed(parts, self.weights, xp, classes=self.classes is not None)
+        if model == PROCESS:
+            return process(self.x, self.y, xp)
         if model != LEARNER:
             function = fitted(model, self.x, self.y, xp, self.sample_weight)
             return function if xp is not np else partial(_in_parts, function)
