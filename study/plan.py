@@ -261,6 +261,10 @@ def main(place: str, scale: Scale) -> Rows:
         if place == "real-four-5shot-start" and name in ("protonet", "arml"):
             row = replace(row, turn=15)
         rows.append(row)
+        if kind == "real" and name == "protonet":  # the head of `arml` without its graph
+            made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
+            label, turn = f"{row.label}, learned scale", row.turn + 12
+            rows.append(Row(label, made, seeds=1, turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
 
