@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import re
 import threading
 import types
 from decimal import Decimal
@@ -112,6 +113,7 @@ MAKE = {
     "range": range,
     "slice": lambda n: slice(n),
     "slots": Slotted,
+    "pattern": lambda n: re.compile("a" * n),
     "object": Plain,
     "module": Held,
     "class": lambda n: (Plain, Held)[n - 1],

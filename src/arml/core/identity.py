@@ -10,6 +10,7 @@
 A value whose content cannot be read, such as an open file, has no identity.
 """
 
+import copyreg
 import dis
 import hashlib
 import sys
@@ -205,7 +206,8 @@ class _Content:
         """Add any other object: its class, and the state that a copy has."""
         kind = type(value)
         try:
-            made = value.__reduce_ex__(4)
+            reduce = copyreg.dispatch_table.get(kind)
+            made: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
         except Exception as error:
             raise _UnknownError(f"a value of {class_name(kind)}") from error
         if isinstance(made, str):  # the name of a global
