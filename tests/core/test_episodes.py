@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import pytest
 
 import arml
-from arml.core import episodes
-from arml.core.episodes import as_tasks, in_words
+from arml.core import own_tasks
+from arml.core.episodes import in_words
+from arml.core.own_tasks import as_tasks
 
 
 class Whole:
@@ -33,10 +34,10 @@ def test_any_object_with_three_names_is_a_task_distribution():
 
 def test_tasks_that_were_checked_are_not_kept():
     tasks = Whole()
-    kept, known = weakref.ref(tasks), len(episodes._checked)
+    kept, known = weakref.ref(tasks), len(own_tasks._checked)
     as_tasks(tasks)
     as_tasks(tasks)
-    assert len(episodes._checked) <= min(known + 1, episodes.KEPT)
+    assert len(own_tasks._checked) <= min(known + 1, own_tasks.KEPT)
     del tasks
     gc.collect()
     assert kept() is None

@@ -24,9 +24,10 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.algorithms import ALGORITHMS
 from arml.core.checks import Options
-from arml.core.episodes import Examples, Problem, Task, TaskDistribution, fault
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
+from arml.core.own_tasks import fault
 from arml.core.registry import place_in_plugin
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear

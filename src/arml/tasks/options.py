@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.checks import at_least
-from arml.core.episodes import Problem, TaskDistribution, Tasks, as_tasks, own_of
+from arml.core.episodes import Problem, TaskDistribution, Tasks
 from arml.core.identity import module_name
+from arml.core.own_tasks import as_tasks, own_of
 from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
 from arml.datasets.arrays import family_of
 from arml.datasets.features import load_features

@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from arml.core.compilation import short, vmap
-from arml.core.episodes import Problem, Task, TaskDistribution, own_of
+from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
+from arml.core.own_tasks import own_of
 from arml.results.files import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of

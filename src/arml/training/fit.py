@@ -31,10 +31,11 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 from arml.algorithms.conditioned import Conditioned
 from arml.core.checks import Options, at_least, check, check_types
 from arml.core.compilation import LARGE, jit, vmap
-from arml.core.episodes import Problem, Task, TaskDistribution, fault
+from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import is_inner
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
+from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
 from arml.results.files import RunError, one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
