@@ -22,7 +22,7 @@ from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
-from arml.results.files import cores
+from arml.results.machine import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ImageEpisodes, Table
 from arml.training.devices import everywhere, mesh_of, own_cores, share, sharing

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import arml
-from arml.results.files import cores, write_text
-from arml.training.devices import commit
+from arml.results.files import write_text
+from arml.results.machine import cores
+from arml.training.provenance import commit
 
 HERE = Path(__file__).parent
 PACKAGE = Path(arml.__file__).parent

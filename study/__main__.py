@@ -16,7 +16,8 @@ from arml.cli.console import INTERRUPTED, Display, Stop, say
 from arml.datasets.prepare import open_store, place
 from arml.experiment import workers
 from arml.report.tables import duration
-from arml.results.files import cores, read_metrics
+from arml.results.files import read_metrics
+from arml.results.machine import cores
 from study.data import collect, load, record
 from study.pages import page
 from study.paper import overall

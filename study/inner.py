@@ -20,7 +20,7 @@ from scipy.stats import t as student
 
 import arml
 from arml.results.comparisons import error_of
-from arml.training.devices import commit
+from arml.training.provenance import commit
 from study.data import RESULTS, load
 
 OUT = Path("runs/inner")

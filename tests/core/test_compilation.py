@@ -12,7 +12,7 @@ import pytest
 
 import arml.cli as cli
 from arml.core.compilation import LARGE, ONCE, _known, jit, short, unbatched, vmap
-from arml.results.files import cores
+from arml.results.machine import cores
 
 
 def test_a_setting_that_xla_does_not_know_is_left_out():

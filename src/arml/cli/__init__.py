@@ -180,7 +180,7 @@ def keep_compiled() -> None:
 def cores_as_devices() -> None:
     """Let JAX use each core of this process as a device, unless its variables are set; see
     `devices.own_cores`."""
-    from arml.results.files import cores
+    from arml.results.machine import cores
 
     if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         os.environ.setdefault("JAX_NUM_CPU_DEVICES", str(cores()))

@@ -16,7 +16,8 @@ from arml.cli.options import TrainingOptions, read, timed
 from arml.core.checks import at_least
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
-from arml.results.files import Json, JsonView, cores, read_metrics
+from arml.results.files import Json, JsonView, read_metrics
+from arml.results.machine import cores
 from arml.training import checkpoint
 from arml.training.devices import mesh_of, own_cores, sharing
 from arml.training.distributed import Processes, ending, is_first, of_all

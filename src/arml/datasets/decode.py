@@ -23,7 +23,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
 from arml.datasets.archives import Box, Member
-from arml.results.files import cores
+from arml.results.machine import cores
 
 with contextlib.suppress(ImportError):  # it is optional
     from pillow_heif import register_heif_opener

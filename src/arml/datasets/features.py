@@ -40,11 +40,11 @@ from arml.results.files import (
     Text,
     checksum,
     digest_of,
-    extra,
     read_as,
     read_json,
     write_json,
 )
+from arml.results.machine import extra
 
 PHOTOS = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
 """The model of photographs that the package carries: see its licence beside it."""

@@ -47,7 +47,7 @@ from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
-from arml.training.devices import mesh_of, provenance, share
+from arml.training.devices import mesh_of, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import (
     SCORING,
@@ -61,6 +61,7 @@ from arml.training.fit import (
     start,
     training_key,
 )
+from arml.training.provenance import provenance
 
 CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
 BEST = "best"

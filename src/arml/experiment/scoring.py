@@ -21,11 +21,13 @@ from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import fingerprint
 from arml.experiment.recipes import widened
 from arml.experiment.running import Run
-from arml.results.files import one_blas_thread, write_json
+from arml.results.files import write_json
 from arml.results.folder import Result
+from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, score_of, write_scores
-from arml.training.devices import commit, device, everywhere, mesh_of, versions
+from arml.training.devices import everywhere, mesh_of
 from arml.training.evaluate import Split, evaluate, looks, warn_if_shared
+from arml.training.provenance import commit, device, versions
 
 
 class Scored(NamedTuple):

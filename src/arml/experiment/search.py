@@ -24,8 +24,9 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
 from arml.experiment.workers import Job, Stop, carry_out
-from arml.results.files import Json, RunError, extra, locked, plain, read_metrics
+from arml.results.files import Json, RunError, locked, plain, read_metrics
 from arml.results.folder import seeds_in
+from arml.results.machine import extra
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
 

@@ -139,7 +139,7 @@ def cluster(on: str) -> Any:
 
     **Raises** `ValueError` in one line.
     """
-    from arml.results.files import cores, extra
+    from arml.results.machine import cores, extra
 
     if on != "ray" and not on.startswith("ray://"):
         raise ValueError(f"expected ray or ray://HOST:PORT after --on, got {on!r}")

@@ -22,7 +22,8 @@ from arml.experiment.workers import cluster
 from arml.predict.files import CONFIG, check_predictor
 from arml.predict.loading import load_predictor
 from arml.predict.pictures import PictureReader, content_of, sized
-from arml.results.files import RunError, checksum, digest_of, extra
+from arml.results.files import RunError, checksum, digest_of
+from arml.results.machine import extra
 
 PICTURES = ("bytes", "image", "path", "file")
 """Columns of pictures; the first that is there is read: bytes, pixels, addresses, mappings."""

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from arml.predict.base import softmax
 from arml.predict.folds import Places
 from arml.predict.models import class_weights, fitted
-from arml.results.files import one_blas_thread
+from arml.results.machine import one_blas_thread
 
 LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}

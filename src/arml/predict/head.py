@@ -40,7 +40,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.predict.folds import Numbers, folds
-from arml.results.files import one_blas_thread
+from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""

@@ -31,7 +31,7 @@ from arml.core.episodes import Problem
 from arml.nn.edges import histograms
 from arml.predict.base import LEARNER, softmax
 from arml.predict.inputs import floats
-from arml.results.files import one_blas_thread
+from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
 WORDS = {

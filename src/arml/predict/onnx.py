@@ -29,7 +29,8 @@ from numpy.typing import ArrayLike
 from arml.core.episodes import Problem
 from arml.datasets.decode import Crop
 from arml.datasets.features import Extractor, pooled
-from arml.results.files import JsonView, extra, write_bytes
+from arml.results.files import JsonView, write_bytes
+from arml.results.machine import extra
 
 Shape = tuple[int, ...]
 QUERIES, HEIGHT, WIDTH = 1009, 1013, 1019

@@ -18,7 +18,7 @@ from PIL import Image
 from arml.datasets.archives import Member
 from arml.datasets.decode import Crop, Tell, UnreadableError, cropped, decode, resize, rgb
 from arml.predict.inputs import checked_array
-from arml.results.files import cores
+from arml.results.machine import cores
 
 SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""

@@ -41,7 +41,7 @@ from arml.predict.inputs import checked_inputs
 from arml.predict.pictures import Bad, PictureReader, Progress, are_files
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.training.checkpoint import filled, named
-from arml.training.devices import provenance
+from arml.training.provenance import provenance
 
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

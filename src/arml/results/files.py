@@ -1,4 +1,4 @@
-"""Files that are never half-written, checked JSON, a lock for a folder, and what the machine has.
+"""Files that are never half-written, checked JSON, and a lock for a folder.
 
 Every whole-file write is atomic: a killed process or a full disk leaves the old file or the new
 one. JSON has no NaN and no infinity: a number that is not finite is written as `null`. Arrays are
@@ -14,8 +14,6 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
@@ -25,7 +23,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+    pass
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -299,44 +297,3 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
                 (folder / LOCK).unlink()
                 folder.rmdir()
         lock.release()
-
-
-# The machine and its packages.
-
-
-def cores() -> int:
-    """How many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs.
-
-    On matrices as small as ours several threads wait for each other most of the time. They wait
-    busily, so that XLA's own threads lose their cores.
-    """
-    return _libraries().limit(limits=1)
-
-
-@cache
-def _libraries() -> "ThreadpoolController":
-    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
-    import_module("scipy.linalg")
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def extra(package: str, name: str, purpose: str) -> Any:
-    """Import a package of the extra `arml[NAME]`.
-
-    **Raises** `ValueError` in one line if it is not installed.
-    """
-    try:
-        return import_module(package)
-    except ImportError:
-        raise ValueError(
-            f"expected the package {package} for {purpose}, found none: pip install 'arml[{name}]'"
-        ) from None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from arml.results.files import extra
+from arml.results.machine import extra
 from arml.tables.kinds import Cell, Number, named, normal, parts_of, text_of
 
 DELIMITERS = ",;\t"

@@ -1,9 +1,7 @@
-"""Evaluation: one score for each task of a fixed list, which is the same for every method; and the
-progress bar of long work."""
+"""Evaluation: one score for each task of a fixed list, which is the same for every method."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Literal, Protocol, runtime_checkable
 
 import jax
@@ -11,8 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, PyTree
-from rich.console import Console
-from rich.progress import Progress, TextColumn
 
 from arml.core.compilation import short, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
@@ -20,26 +16,11 @@ from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, adapted_to
 from arml.core.losses import score_of
 from arml.core.own_tasks import own_of
-from arml.results.files import one_blas_thread
+from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.training.devices import over_tasks
-
-Update = Callable[[int | None, str], None]
-"""Called with the number of steps done (None if it is the same) and a short text, as the loss."""
-
-
-@contextmanager
-def bar(title: str, total: int, *, show: bool | None = None) -> Iterator[Update]:
-    """A bar of `total` steps. It is shown if `show` is True, and if `show` is None in terminals and
-    notebooks."""
-    console = Console(stderr=True)
-    hidden = show is False or not (show or console.is_terminal or console.is_jupyter)
-    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, console=console, disable=hidden, speed_estimate_period=600) as progress:
-        task = progress.add_task(title, total=total, note="")
-        yield lambda done, note: progress.update(task, completed=done, note=note)
-
+from arml.training.progress import bar
 
 Split = Literal["validation", "test"]
 SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}

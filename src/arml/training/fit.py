@@ -37,10 +37,12 @@ from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
-from arml.results.files import RunError, one_blas_thread
+from arml.results.files import RunError
+from arml.results.machine import one_blas_thread
 from arml.tasks.options import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
-from arml.training.evaluate import at_once_by_default, bar, evaluate
+from arml.training.evaluate import at_once_by_default, evaluate
+from arml.training.progress import bar
 
 if TYPE_CHECKING:
     import optax

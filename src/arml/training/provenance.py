@@ -1,0 +1,53 @@
+"""Where a run is made: the commit, the versions of packages, and the device."""
+
+import platform
+import re
+import subprocess
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+
+from arml.results.files import Json
+from arml.results.machine import cores
+
+
+def provenance(devices: int = 1) -> Json:
+    """Where a run is made: `commit`, `versions` and `device`, with the number of accelerators in
+    front if there are several; `device` itself counts the cores of a CPU."""
+    several = f"{devices} × " if devices > 1 and jax.default_backend() != "cpu" else ""
+    return {"commit": commit(), "versions": versions(), "device": several + device()}
+
+
+def versions() -> dict[str, str]:
+    """The versions that a score may depend on."""
+    packages = ("arml", "jax", "jaxlib", "equinox", "optax", "numpy")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+
+
+def device() -> str:
+    """The accelerator, if any, and the processor with its usable cores."""
+    model = platform.processor() or platform.machine()
+    with suppress(OSError):
+        named = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = named[1] if named else model
+    host = f"{model}, {cores()} core{'s' if cores() != 1 else ''}"
+    first = jax.devices()[0]
+    return host if first.platform == "cpu" else f"{first.device_kind} ({host})"
+
+
+def commit() -> str | None:
+    """The commit of the checkout that this package runs from, with -dirty if a file differs; None
+    for an installed package."""
+    package = Path(__file__).resolve().parents[1]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    with suppress(OSError):  # there may be no git
+        # An environment inside somebody's repository is not a checkout of ours.
+        if Path(git("rev-parse", "--show-toplevel")).resolve() / "src" / "arml" == package:
+            return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+    return None
