@@ -10,9 +10,11 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
 
-from arml.report.curves import COLOURS, DASHES, render, styled
-from arml.report.graphs import link_maps
+from arml.report.curves import COLOURS, DASHES, heat, render, styled
+from arml.report.graphs import reading as shares_of
 from arml.report.tables import interval, number
 from arml.results.files import write_bytes
 from arml.results.scores import score_of
@@ -168,8 +170,6 @@ def by_minute(study: Study, place: str) -> str:
 @styled
 def figure(study: Study, place: str) -> bytes:
     """The validation accuracy by step and by minute of one core, as SVG."""
-    from matplotlib.figure import Figure
-
     drawing = Figure(figsize=(8.2, 3.2), layout="constrained")
     left, right = drawing.subplots(1, 2, sharey=True)
     for i, (label, curve) in enumerate(curves_of(study, place).items()):
@@ -203,7 +203,7 @@ def reading(study: Study) -> str:
     parts = []
     for run, one in study.explained.items():
         families = one["families"]
-        read = np.array([np.mean(one["average"][name]["mean"], 0) for name in families])
+        read = shares_of(one)
         without = one["interventions"]["vertices"]
         rows = []
         for name, shares in zip(families, read, strict=True):
@@ -228,12 +228,28 @@ def _loss(entry: dict) -> str:
     return f"{100 * entry['mean']:+.1f}{half}{star}"
 
 
+@styled
+def links(study: Study) -> bytes:
+    """How much each family reads each vertex of two learners, as SVG: ARML of the paper's text at
+    one shot, and `arml` at five, each after its longest training."""
+    drawing = Figure(figsize=(8.2, 2.6), layout="constrained")
+    for axes, (shots, name) in zip(
+        drawing.subplots(1, 2), ((1, "arml-paper"), (5, "arml")), strict=True
+    ):
+        runs = [f"real-four-{shots}shot{end}/{name}/seed-0" for end in ("", "-start")]
+        one = next((study.explained[run] for run in runs if run in study.explained), None)
+        if one is None:
+            axes.set_axis_off()
+            continue
+        shares, vertices = shares_of(one), range(one["vertices"])
+        rows = [SHORT[family] for family in one["families"]]
+        cells = [[f"{share:.2f}" for share in row] for row in shares]
+        heat(axes, shares, rows, [f"V{i}" for i in vertices], cells, norm=Normalize(0.0, 1.0))
+        axes.set_title(f"{name}, {shots}-shot, {one['step']:,} steps", loc="left")
+    return render(drawing, "svg")
+
+
 def draw(study: Study) -> None:
     """Write the figures to `docs/images`."""
     write_bytes(IMAGES / "real-four-curves.svg", figure(study, "real-four-1shot"))
-    for place in ("real-four-1shot", "real-four-1shot-start"):
-        if explained := study.explained.get(f"{place}/arml-paper/seed-0"):
-            titled = {SHORT[name]: explained["average"][name] for name in explained["families"]}
-            shown = {**explained, "families": [*titled], "average": titled}
-            write_bytes(IMAGES / "real-four-links.svg", render(link_maps(shown), "svg"))
-            return
+    write_bytes(IMAGES / "real-four-links.svg", links(study))
