@@ -164,7 +164,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
         predictor.save(options.save)
-        following = command("predict", str(options.save))
+        onnx = options.learner is not None and options.learner.suffix == ".onnx"
+        model = options.model or (options.learner if onnx else None)
+        more = [] if model is None else ["--model", str(model)]
+        following = command("predict", str(options.save), *more)
         tell(f"predictor saved in {options.save}; next: {following} FILES")
     return 0
 
