@@ -168,10 +168,9 @@ def test_rows_of_one_person_are_left_out_together(tmp_path, capsys):
     same = arml.load("tables").adapt(table, y).reliability(groups=persons)
     np.testing.assert_allclose(same.probabilities, found.reliability().probabilities)
     found.save(tmp_path / "kept")
-    again = arml.load_predictor(tmp_path / "kept")
-    assert again.reliability().accuracy == found.reliability().accuracy
     model = arml.FewShotClassifier("tables").fit(x, y, groups=persons)
-    assert model.reliability().accuracy == found.reliability().accuracy
+    for again in arml.load_predictor(tmp_path / "kept"), model.predictor_:
+        np.testing.assert_array_equal(again.groups, found.groups)
     with pytest.raises(ValueError, match=r"expected 48 groups, .* got shape \[3\]"):
         found.reliability(groups=[1, 2, 3])
     lines = [",".join(map(str, row)) for row in zip(*table.values(), names, y, strict=True)]

@@ -195,15 +195,10 @@ class Reliability(Evaluation):
     """Places of equal examples with one label, which were left out together."""
     conflicts: Copies = ()
     """Places of equal examples with several labels."""
-    units: Places | None = None
-    """A number for each example: those with the same were left out together."""
+    independent: int = 0
+    """How many examples, copies or groups were left out."""
     grouped: bool = False
     """Whether the user said which examples belong together."""
-
-    @property
-    def independent(self) -> int:
-        """How many examples, copies or groups were left out."""
-        return len(self.labels) if self.units is None else len(np.unique(self.units))
 
     @property
     def right(self) -> np.ndarray:
@@ -400,7 +395,7 @@ def classification_reliability(
         mean[:, -1],
         repeats,
         *_copies(same, y),
-        units_of(y, same, groups)[checked],
+        len(np.unique(units_of(y, same, groups)[checked])),
         groups is not None,
     )
 
