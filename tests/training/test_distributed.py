@@ -1,11 +1,13 @@
 """One run of several processes, joined over loopback: the same numbers, one end, one writer."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -143,3 +145,53 @@ def test_options_of_one_process_are_refused_with_several(words, tmp_path, capsys
     assert main([*command, *words]) == 2
     assert "--distributed trains one run" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+SCALING = Path(__file__).parents[2] / "docs" / "scaling.md"
+SCRIPTS = re.findall(r"^```bash\n(.*?)^```$", SCALING.read_text(encoding="utf-8"), re.M | re.S)
+SRUN = """#!/bin/bash
+for ((i = 0; i < SLURM_NTASKS; i++)); do
+  SLURM_PROCID=$i SLURM_LOCALID=$i "$@" & started+=($!)
+done
+for one in "${started[@]}"; do wait "$one" || status=$?; done
+exit ${status:-0}
+"""
+"""What `srun` does on one machine."""
+RAY = """#!/bin/bash
+until [ $# -eq 0 ] || [ "$1" = -- ]; do shift; done
+shift
+unset RAY_ADDRESS RAY_AUTH_MODE
+exec "$@"
+"""
+"""What `ray symmetric-run` does there, but for its end: it stops every cluster of the machine."""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_of_the_docs_are_bash(script):
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "#SBATCH" in script
+    assert "\nsrun " in script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "tasks"), [("--distributed", 2), ("symmetric-run", 1)])
+def test_scripts_of_the_docs_run_where_srun_starts_processes(words, tasks, tmp_path):
+    """JAX finds the processes by the variables of SLURM."""
+    (script,) = [one for one in SCRIPTS if words in one]
+    script = script.replace("plain-multi/arml", "regression2d/maml")
+    small = f"--steps 60 {' '.join(LINES[3:])}"
+    for name, text in (("srun", SRUN), ("ray", RAY), ("scontrol", "#!/bin/bash\necho host\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    path = [str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]]
+    job = free_port() - 61440
+    slurm = {"NTASKS": tasks, "NNODES": 1, "STEP_NODELIST": "127.0.0.1", "JOB_NODELIST": "node"}
+    environment = os.environ | {f"SLURM_{name}": str(value) for name, value in slurm.items()}
+    environment |= {"SLURM_JOB_ID": str(job % 4096), "PATH": os.pathsep.join(path)}
+    command = ["bash", "-c", script.replace("--steps 50000", small)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "next: arml evaluate runs/arml" in done.stdout

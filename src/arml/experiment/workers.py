@@ -156,7 +156,8 @@ def cluster(on: str) -> Any:
             ray.init(None if on == "ray" else on, logging_level="ERROR", **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = " ".join(str(error).split())[:200]
-        raise ValueError(f"no Ray cluster at {on} ({first}): check the address") from error
+        advice = "check the address, and set RAY_AUTH_MODE=token if the cluster has a token"
+        raise ValueError(f"no Ray cluster at {on} ({first}): {advice}") from error
     return ray
 
 
