@@ -24,7 +24,7 @@ from arml.experiment.recipes import recipe
 from arml.nn.networks import Conv4Options
 from arml.results.machine import cores
 from arml.tasks.functions import functions_2d
-from arml.tasks.images import ImageEpisodes, Table
+from arml.tasks.images import ClassTable, ImageEpisodes
 from arml.training.devices import everywhere, mesh_of, own_cores, share, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 from common import serve
@@ -42,7 +42,7 @@ def noise_images(
         stated="",
         size=None,
         pixels=jax.random.randint(jax.random.key(0), shape, 0, 256).astype(jnp.uint8),
-        table=Table(
+        table=ClassTable(
             first=images * jnp.arange(classes),
             count=jnp.full(classes, images),
             first_class=jnp.zeros(1, jnp.int32),

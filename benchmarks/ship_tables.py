@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 
 import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
-from arml.predict.learner import cross_entropy, temperature
+from arml.predict.learner import mean_cross_entropy, temperature
 from arml.tasks.options import OwnOptions
 from tables import ORIGINS, ROWS, SHOTS, Learned, tasks
 
@@ -43,7 +43,7 @@ def calibrated(learned: Learned, regression: bool) -> float:
         return conformal(np.abs(np.concatenate(found)))
     logits, y = (np.concatenate(part) for part in zip(*found, strict=True))
     best = temperature(logits, y)
-    print("log loss", cross_entropy(logits, y), "->", cross_entropy(logits, y, best))
+    print("log loss", mean_cross_entropy(logits, y), "->", mean_cross_entropy(logits, y, best))
     return best
 
 

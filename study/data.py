@@ -18,7 +18,7 @@ import numpy as np
 
 from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
-from arml.results.scores import Scores, read_scores, score_of
+from arml.results.scores import Scores, read_scores, summary_of
 from study.paper import Reported, overall
 from study.plan import SCALES, Table, table
 
@@ -56,7 +56,7 @@ class StudyRow:
     def ci95(self) -> float | None:
         """The half-width of the interval over tasks of the scores averaged over runs."""
         values = [scores.values for scores in self.scores.values()]
-        return score_of(np.mean(values, axis=0))["ci95"] if values else None
+        return summary_of(np.mean(values, axis=0))["ci95"] if values else None
 
     @property
     def spread(self) -> float | None:

@@ -17,7 +17,7 @@ from arml.report.curves import COLOURS, DASHES, heat, render, styled
 from arml.report.graphs import reading as shares_of
 from arml.report.tables import interval, number
 from arml.results.files import write_bytes
-from arml.results.scores import score_of
+from arml.results.scores import summary_of
 from study.claims import PAPER, Claim
 from study.data import Study, StudyRow, StudyTable
 from study.paper import names
@@ -92,7 +92,7 @@ def summary(study: Study, place: str) -> str:
     for label in ("ProtoNet", "MAML") if several else ():
         values = specialists(own, label, families)
         if values is not None:
-            mean = score_of(values[0])
+            mean = summary_of(values[0])
             each = [float(np.mean(values[0][values[1] == i])) for i in range(len(families))]
             cells = (number(value, "accuracy") for value in each)
             score = interval(mean["mean"], mean["ci95"], "accuracy")

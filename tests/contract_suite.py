@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms import ALGORITHMS
-from arml.experiment.contract import CHECKS, KINDS, Case, make, single
+from arml.experiment.contract import CHECKS, SETUPS, Case, make, single
 
 QUICK = ("maml", "protonet", "arml", "tables")
 """The methods that the quick tests check; the slow ones check the others, too."""
@@ -19,7 +19,7 @@ QUICK = ("maml", "protonet", "arml", "tables")
 
 def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
     """The fixture `case`: each algorithm on one kind of problem, one after the other."""
-    problem = KINDS[kind].tasks.problem
+    problem = SETUPS[kind].tasks.problem
     names = [
         name
         for name, known in ALGORITHMS.items()
@@ -31,7 +31,7 @@ def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
 
     @pytest.fixture(scope="module", params=params)
     def case(request) -> Case:
-        return make(request.param, KINDS[kind])
+        return make(request.param, SETUPS[kind])
 
     return case
 

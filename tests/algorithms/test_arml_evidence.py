@@ -10,7 +10,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
-from arml.algorithms.arml_extensions import ExtendedARMLOptions, with_layers, without_vertex
+from arml.algorithms.arml_extensions import ExtendedARMLOptions, with_own_layers, without_vertex
 from arml.core.episodes import Examples, Problem
 from arml.experiment.contract import Case
 from arml.experiment.recipes import recipe
@@ -207,6 +207,6 @@ def test_a_ridge_head_is_refused_for_classes():
 
 def test_the_recipe_differs_from_own_layers_where_it_says():
     made = recipe("regression2d/arml").algorithm
-    usual = with_layers(functions_2d().problem)
+    usual = with_own_layers(functions_2d().problem)
     changed = {name for name, value in vars(made).items() if value != vars(usual)[name]}
     assert changed == {"head", "inner_steps", "gate", "read_by", "vertices", "gamma_s"}

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from arml.algorithms import ALGORITHMS
-from arml.core.checks import check
-from arml.experiment.contract import KINDS, MLP, Kind, blobs, make
+from arml.core.checks import check_options
+from arml.experiment.contract import SETUPS, SMALL_MLP, Setup, blobs, make
 from contract_suite import *  # noqa: F403
 from contract_suite import cases, check_runs
 
@@ -18,20 +18,20 @@ CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not i
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_many_ways_and_one_shot(name):
-    check_runs(make(name, Kind(blobs((4,), 7, 1), MLP)))
+    check_runs(make(name, Setup(blobs((4,), 7, 1), SMALL_MLP)))
 
 
 @pytest.mark.parametrize("name", CLASSES_ONLY)
 def test_regression_is_refused_where_it_has_no_meaning(name):
-    case = make(name, KINDS["regression"])
+    case = make(name, SETUPS["regression"])
     with pytest.raises(ValueError, match="needs classification tasks"):
         case.build(jax.random.key(0))
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_numbers_below_their_bounds_are_refused(name):
-    usual = ALGORITHMS[name].options(KINDS["vectors"].tasks.problem)
-    check(usual)
+    usual = ALGORITHMS[name].options(SETUPS["vectors"].tasks.problem)
+    check_options(usual)
     bounds = [(key, 0) for kind in type(usual).__mro__ for key in vars(kind).get("POSITIVE", ())]
     for kind in type(usual).__mro__:
         for key, least in vars(kind).get("LEAST", {}).items():
@@ -39,4 +39,4 @@ def test_numbers_below_their_bounds_are_refused(name):
     for key, bad in bounds:
         value = (bad,) if isinstance(getattr(usual, key), tuple) else type(getattr(usual, key))(bad)
         with pytest.raises(ValueError, match=f"{key} must be"):
-            check(replace(usual, **{key: value}))
+            check_options(replace(usual, **{key: value}))

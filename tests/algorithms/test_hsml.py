@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.conditioned import Conditioned
-from arml.algorithms.hsml import ClusterTree, Distances, HSMLOptions, Scores
+from arml.algorithms.hsml import Affinity, ClusterTree, Distances, HSMLOptions
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Examples, Problem
 from arml.nn.modulation import Gate
@@ -55,7 +55,7 @@ def in_loops(tree: ClusterTree, code: np.ndarray) -> tuple[list[Any], list[Any]]
                 centres = np.asarray(level.assign.centres, np.float64)
                 far = [sum((h[i] - c[i]) ** 2 for i in range(len(h))) for c in centres]
                 shares.append(softmax([-square / (2 * 0.7) for square in far]))
-            elif isinstance(level.assign, Scores):
+            elif isinstance(level.assign, Affinity):
                 w = np.asarray(level.assign.dense.weight, np.float64)
                 b = np.asarray(level.assign.dense.bias, np.float64)
                 shares.append(softmax([h @ w[:, k] + b[k] for k in range(len(b))]))
@@ -118,7 +118,7 @@ def test_a_gradient_reaches_every_centre_and_every_node(clusters):
     for level in levels:
         assert np.all(np.any(level.weight != 0, axis=(1, 2)))
         assert np.all(np.any(level.bias != 0, axis=1))
-        if isinstance(level.assign, Scores) and len(level.weight) > 1:
+        if isinstance(level.assign, Affinity) and len(level.weight) > 1:
             assert np.all(np.any(level.assign.dense.weight != 0, axis=0))
             assert np.all(level.assign.dense.bias != 0)
 

@@ -124,7 +124,7 @@ def test_kronecker_s_trace_is_near_the_dense_one(kind):
     """On many examples the factors are an approximation, of the right size: n * A (x) G."""
     ours, x = built(kind, hidden=(5, 4)), inputs(40)
     statistics = ours.net.body.run(x)[1]
-    layers = jax.jit(lambda net: curvature.layers(net, x, statistics, ours.root))(ours.net)
+    layers = jax.jit(lambda net: curvature.traced_layers(net, x, statistics, ours.root))(ours.net)
     for layer, dense in zip(layers, fishers(kind, ours.net, x), strict=True):
         a, g = curvature.factors(layer)
         assert 0.5 < 40 * np.trace(a) * np.trace(g) / np.trace(dense) < 2
@@ -190,7 +190,7 @@ class Images:
         self.support, self.query = (jnp.asarray(rng.normal(size=(n, 16, 16, 1))) for n in (2, 3))
         self.statistics = self.net.body.run(self.support)[1]
         self.layers = jax.jit(
-            lambda net: curvature.layers(
+            lambda net: curvature.traced_layers(
                 net, self.query, self.statistics, curvature.categorical_root
             )
         )(self.net)

@@ -157,8 +157,8 @@ def test_the_page_answers_as_the_command(tmp_path):
 
 def test_a_kept_predictor_is_opened_again(tmp_path):
     content, tab = request(draw(tmp_path / "own", each=3)), served(Path("starter")).pictures
-    packet = pictures.kept(tab, content, Limits())["zip"]
-    assert pictures.opened(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
+    packet = pictures.packed_predictor(tab, content, Limits())["zip"]
+    assert pictures.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     # Packed again by hand, with entries of folders and other files, which are not written anywhere.
     again = io.BytesIO()
     with (
@@ -170,7 +170,7 @@ def test_a_kept_predictor_is_opened_again(tmp_path):
         for name in ("predictor/", "C:evil", "../evil", "predictor/sub/evil"):
             new.writestr(name, "")
     packet = base64.b64encode(again.getvalue()).decode()
-    assert pictures.opened(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
+    assert pictures.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     with pytest.raises(ValueError, match="3 pictures are too many, at most 2"):
         pictures.classified(tab, {"predictor": packet, "queries": [{}] * 3}, Limits(pictures=2))
     again = {"predictor": packet, "queries": content["queries"]}

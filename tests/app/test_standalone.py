@@ -7,7 +7,7 @@ import pytest
 import arml
 import chromium
 import npm
-from arml.app.standalone import CODE, MACHINE, SCRIPT, write_page
+from arml.app.standalone import CODE, MACHINE, SCRIPT, write_offline_page
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
@@ -83,12 +83,12 @@ def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
 
 def test_what_the_page_needs_is_named(adapted, tmp_path):
     with pytest.raises(ValueError, match="npm install onnxruntime-web"):
-        write_page(adapted[0], tmp_path / "page", tmp_path)
+        write_offline_page(adapted[0], tmp_path / "page", tmp_path)
     for name in (SCRIPT, CODE, MACHINE):
         (tmp_path / name).touch()
     line = arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0])
     with pytest.raises(ValueError, match="use `arml predict`"):
-        write_page(line, tmp_path / "page", tmp_path)
+        write_offline_page(line, tmp_path / "page", tmp_path)
 
 
 @pytest.mark.site
@@ -102,7 +102,7 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
     weight = [1.0, 2, 1, 1, 3, 1]
     predictor = arml.load("photos").adapt([*red, *green], ["red"] * 3 + ["green"] * 3, weight)
     more = predictor.add(blue, ["blue"] * 3)
-    write_page(predictor, tmp_path / "page", npm.package("onnxruntime-web") / "dist")
+    write_offline_page(predictor, tmp_path / "page", npm.package("onnxruntime-web") / "dist")
     assert (tmp_path / "page" / "model.js").stat().st_size < 9e6
     files = []
     for i, picture in enumerate([*blue, blob((20, 20, 200))]):

@@ -22,7 +22,7 @@ def learners():
 
 
 def asked(**changes):
-    return {**tables.example(0), "target": "tree", "kind": "classes", **changes}
+    return {**tables.example_table(0), "target": "tree", "kind": "classes", **changes}
 
 
 def test_rows_without_a_value_are_predicted_from_the_others(learners):
@@ -70,11 +70,11 @@ def test_the_target_is_the_column_whose_last_cells_are_empty():
 
 def test_a_file_is_read_as_the_command_reads_it():
     data = base64.b64encode("a;b\n1,5;x\n;y\n".encode("utf-16")).decode()
-    found = tables.read({"name": "t.csv", "data": data})
+    found = tables.read_table({"name": "t.csv", "data": data})
     assert found["csv"] == "a,b\n1.5,x\n,y\n"
     data = base64.b64encode("größe\n1\n".encode("cp1252")).decode()
     with pytest.raises(ValueError, match=r"t\.csv: byte 2 is not UTF-8"):
-        tables.read({"name": "t.csv", "data": data})
+        tables.read_table({"name": "t.csv", "data": data})
 
 
 def test_refusals_are_one_line(learners):
@@ -115,7 +115,7 @@ def used(page, learners):
     page.wait_for_selector("#tables-status.bad >> text=two columns are named 'a'")
     assert page.is_disabled("#table-predict")
     page.keyboard.press("Control+a")
-    page.keyboard.insert_text(tables.example(0)["csv"].replace(",", "\t"))
+    page.keyboard.insert_text(tables.example_table(0)["csv"].replace(",", "\t"))
     page.wait_for_selector("#table-count >> text=15 examples, 9 to predict")
     assert page.input_value("#table-target") == "tree"
     for _ in range(4):

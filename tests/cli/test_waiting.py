@@ -17,7 +17,7 @@ from rich.console import Console
 import arml.cli as cli
 from arml.cli import console, main
 from arml.cli.console import Display, Stop
-from arml.cli.train import Training, in_words
+from arml.cli.train import Training, time_in_words
 from arml.experiment.recipes import recipe
 
 TINY = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
@@ -118,9 +118,9 @@ def test_a_training_is_shown_from_its_compilation_on(monkeypatch):
     assert re.search(r"^training step 10 of 20, loss 1\.5 \(0 s.*\)$", said, re.MULTILINE)
     last = "step 20: accuracy 0.66 ± 0.01 on 5-way validation tasks (chance 0.20)"
     assert last in said
-    assert "accuracy not finite on" in in_words(experiment, {"validation": None})
+    assert "accuracy not finite on" in time_in_words(experiment, {"validation": None})
     for name, words in (("regression2d/maml", "mean square"), ("starter/maml", "accuracy")):
-        assert in_words(recipe(name), {"validation": 0.5}).startswith(words)
+        assert time_in_words(recipe(name), {"validation": 0.5}).startswith(words)
 
 
 def test_work_is_shown_where_there_is_no_terminal(monkeypatch):

@@ -12,7 +12,7 @@ from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
 from arml.core import registry as plugins
 from arml.core.registry import Registry, options_of
-from arml.experiment.options import NETWORKS, PARTS, TASKS
+from arml.experiment.options import NETWORKS, REGISTRIES, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain.explaining import inside as shown
 from arml.tasks.functions import functions_2d
@@ -243,7 +243,7 @@ def test_a_plugin_that_fails_is_one_line(tmp_path):
 def test_the_settings_of_methods_name_options_that_there_are():
     known = {
         part: {f.name for entry in registry.values() for f in fields(entry.options_class)}
-        for part, registry in PARTS.items()
+        for part, registry in REGISTRIES.items()
     }
     for method in ALGORITHMS.values():
         known["algorithm"] = {f.name for f in fields(method.options_class)}

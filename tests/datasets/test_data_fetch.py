@@ -14,7 +14,7 @@ from archives import tar
 from arml.cli import main
 from arml.datasets.folders import default_folder
 from arml.datasets.prepare import download, open_store, place
-from arml.datasets.published import FAMILIES, Archive
+from arml.datasets.published import PUBLISHED, Archive
 
 
 class Server(ThreadingHTTPServer):
@@ -106,8 +106,8 @@ def test_what_is_not_there(server):
 def test_prepare_downloads_and_checks(server, tmp_path, monkeypatch, capsys):
     content = tar(tmp_path / "made.tar.gz", archives.dtd()).read_bytes()
     archive = replace(offered(server, content), name="dtd-r1.0.1.tar.gz")
-    known = replace(FAMILIES["texture"], archives=(archive,))
-    monkeypatch.setitem(FAMILIES, "texture", known)
+    known = replace(PUBLISHED["texture"], archives=(archive,))
+    monkeypatch.setitem(PUBLISHED, "texture", known)
     assert main(["data", "prepare", "texture", "--size", "16"]) == 0
     store = open_store(place("texture"))
     assert store.index["families"]["texture"]["source"] == [

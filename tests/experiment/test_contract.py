@@ -13,11 +13,11 @@ import arml.nn
 from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.core.episodes import Problem
-from arml.experiment.contract import KINDS, check_convolutions_stay_fast, make
+from arml.experiment.contract import SETUPS, check_convolutions_stay_fast, make
 from arml.nn.networks import conv2d
 
 pytestmark = pytest.mark.usefixtures("alone")
-FEATURES = KINDS["pictures"].tasks.problem.features
+FEATURES = SETUPS["pictures"].tasks.problem.features
 
 
 class Grouped(eqx.Module):
@@ -49,7 +49,7 @@ class Options(arml.Options):
 def test_a_network_with_grouped_convolutions_is_warned_of(fast, recwarn):
     layer = conv2d(FEATURES[2], 2, key=jax.random.key(0))
     block = Fast(layer) if fast else Grouped(layer.kernel)
-    check_convolutions_stay_fast(make("maml", KINDS["pictures"]._replace(network=Options(block))))
+    check_convolutions_stay_fast(make("maml", SETUPS["pictures"]._replace(network=Options(block))))
     assert [("grouped under vmap" in str(w.message)) for w in recwarn] == [True] * (not fast)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from arml.algorithms.arml_extensions import ExtendedARMLOptions
-from arml.core.checks import at_least, check
+from arml.core.checks import at_least, check_options
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json, to_json
 from arml.experiment.recipes import build, recipe
 from arml.experiment.running import check_claim, run
@@ -249,7 +249,7 @@ def test_options_of_python_are_checked_wherever_they_enter(part, change, said, t
 
 def test_a_bound_holds_for_a_float_too():
     with pytest.raises(ValueError, match="mu must be at most 1,000, got 5,000"):
-        check(ExtendedARMLOptions(mu=5000.0))
+        check_options(ExtendedARMLOptions(mu=5000.0))
 
 
 def test_checkpoints_without_a_config_are_nobodys(tmp_path):

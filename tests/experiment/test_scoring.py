@@ -13,7 +13,7 @@ from arml.experiment.contract import Blobs
 from arml.experiment.recipes import build, recipe
 from arml.experiment.scoring import (
     FLOOR,
-    MEAN,
+    NEAREST,
     PENALTY,
     protocol,
     simple_predictions,
@@ -74,7 +74,7 @@ def test_the_nearest_mean_against_numpy():
     x, y, queries, _ = arrays(Blobs(PROBLEM, noise=2.0), jax.random.key(1))
     means = np.stack([x[y == k].mean(axis=0) for k in range(3)])
     far = np.linalg.norm(queries[:, None] - means, axis=-1)
-    np.testing.assert_array_equal(simple_predictions(x, y, queries)[MEAN], far.argmin(axis=1))
+    np.testing.assert_array_equal(simple_predictions(x, y, queries)[NEAREST], far.argmin(axis=1))
 
 
 def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
@@ -85,8 +85,8 @@ def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
     right = []
     for key in split_keys("test", 0, 6):
         x, y, queries, targets = arrays(tasks, jax.random.split(key)[0])
-        right.append(np.mean(simple_predictions(x, y, queries)[MEAN] == targets))
-    assert found[MEAN]["mean"] == pytest.approx(np.mean(right))
+        right.append(np.mean(simple_predictions(x, y, queries)[NEAREST] == targets))
+    assert found[NEAREST]["mean"] == pytest.approx(np.mean(right))
     assert found[FLOOR]["n"] == 6
     line = FunctionsOptions().build(Path())
     assert simple_scores(splits_of(line).test, 6, split="test", chunk=3) == {}

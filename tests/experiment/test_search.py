@@ -16,11 +16,11 @@ from optuna.storages._heartbeat import get_heartbeat_thread
 
 from arml.algorithms.maml import MAMLOptions
 from arml.cli import main
-from arml.cli.options import TrainingOptions, read
+from arml.cli.options import TrainingOptions, read_command
 from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
 from arml.experiment.recipes import recipe
-from arml.experiment.search import chosen, in_words, opened, space, tune, usual
+from arml.experiment.search import chosen, opened, space, space_in_words, tune, usual
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 
@@ -60,7 +60,7 @@ def test_a_range_of_a_factor_of_ten_is_logarithmic():
     assert isinstance(steps.low, int)
     assert only("algorithm.first_order=true,false").choices == (True, False)
     both = space(("algorithm.inner_rate=0.01..0.1", "outer.clip=1,2"), TINY)
-    assert in_words(both) == "algorithm.inner_rate=0.01..0.1  outer.clip=1.0,2.0"
+    assert space_in_words(both) == "algorithm.inner_rate=0.01..0.1  outer.clip=1.0,2.0"
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_step_sizes_and_weights_are_searched_by_default():
 
 def test_the_command_of_the_best_trial_makes_its_experiment():
     words = shlex.split("regression2d/hsml --shots 5 --hidden=8 --clip 1 --run sweep --steps 90000")
-    asked = read(TuneOptions, words, prog="arml tune")
+    asked = read_command(TuneOptions, words, prog="arml tune")
     values = {"algorithm.inner_rate": 0.0123, "algorithm.first_order": True}
     trial = SimpleNamespace(value=1.0, params=values, user_attrs={"run": "0000"})
     said = _best(trial, asked)["command"]
     assert shlex.split(said)[:2] == ["arml", "train"]
-    again = read(TrainingOptions, shlex.split(said)[2:], prog="arml train").experiment
+    again = read_command(TrainingOptions, shlex.split(said)[2:], prog="arml train").experiment
     assert again == chosen(asked.experiment, values)
 
 
@@ -296,7 +296,7 @@ def test_defaults_follow_the_ways_and_shots():
     ],
 )
 def test_the_command_line_has_the_defaults_for_its_ways(words, rate):
-    given = read(
+    given = read_command(
         TrainingOptions, ["starter/hsml", "--run", "unused", *shlex.split(words)], prog="arml"
     ).experiment
     assert given.algorithm.inner_rate == pytest.approx(rate)

@@ -21,7 +21,14 @@ from arml.core.losses import mse
 from arml.experiment.options import to_json
 from arml.experiment.recipes import build, recipe, started
 from arml.experiment.running import Clocked, Run
-from arml.explain.explaining import by_family, default_threshold, explain, inside, read, read_tasks
+from arml.explain.explaining import (
+    by_family,
+    default_threshold,
+    explain,
+    inside,
+    read_task,
+    read_tasks,
+)
 from arml.explain.interventions import code_of, equal, other_codes, silenced, without
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.report.page import write_page
@@ -198,7 +205,7 @@ def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained):
 def test_links_between_vertices_reach_a_task_only_by_some_wirings(reaches, options):
     made = learner(ARMLOptions(**{"width": 4, "summary": "mlp", **options}))
     task = functions_2d().sample(jax.random.key(0))
-    found = eqx.filter_jit(read)(made, task, jax.random.key(0))
+    found = eqx.filter_jit(read_task)(made, task, jax.random.key(0))
     assert bool(found.reached) is reaches
     if reaches:
         assert found.effect > 1e-4

@@ -12,7 +12,7 @@ from arml.nn.heads import (
     discriminant,
     headless,
     quadratic,
-    shrunk,
+    shrunk_rows,
     solved,
 )
 from arml.nn.networks import MLPOptions
@@ -109,7 +109,7 @@ def test_one_covariance_for_all_is_inverted(n):
     spread = rng.normal(size=(n, 60)) * np.geomspace(30, 0.1, 60) / np.sqrt(n)
     given = rng.normal(size=(5, 60))
     expected = given @ np.linalg.inv(spread.T @ spread + np.eye(60))
-    ours = shrunk(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
+    ours = shrunk_rows(jnp.asarray(spread, jnp.float32), jnp.asarray(given, jnp.float32))
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 

@@ -168,7 +168,7 @@ def test_the_curvature_is_that_of_the_layers_in_whatever_order_they_are_used():
 
     net = residual(REGRESSION, key=KEY)
     x = jnp.linspace(-1, 1, 6).reshape(3, 2)
-    found = curvature.layers(net, x, net.body.run(x)[1], curvature.gaussian_root)
+    found = curvature.traced_layers(net, x, net.body.run(x)[1], curvature.gaussian_root)
     own = jax.jacrev(lambda net: net(x)[:, 0])(net)
     for layer, gradient in zip(found, layers(own), strict=True):
         each = jnp.einsum("npi,knpo->nio", layer.inputs, layer.gradients)

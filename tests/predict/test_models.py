@@ -15,7 +15,7 @@ from arml.experiment.recipes import build
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
-from arml.predict.learner import calibrated, cross_entropy, temperature
+from arml.predict.learner import calibrated, mean_cross_entropy, temperature
 from arml.predict.models import (
     PRIOR,
     class_weights,
@@ -244,7 +244,7 @@ def test_a_temperature_that_does_not_help_is_not_taken():
     y = np.array([rng.choice(3, p=row) for row in softmax(3 * logits)])
     found = calibrated(logits, y)
     assert found == temperature(logits, y) == pytest.approx(1 / 3, abs=0.1)
-    assert cross_entropy(logits, y, found) < cross_entropy(logits, y)
+    assert mean_cross_entropy(logits, y, found) < mean_cross_entropy(logits, y)
     # The halves ask for opposite temperatures.
     both = np.concatenate([5 * np.eye(3)[[0] * 20], 0.1 * np.eye(3)[[0] * 20]])
     assert calibrated(both, np.array([0, 1] * 10 + [0] * 20)) == 1.0

@@ -19,7 +19,15 @@ from arml.cli import main
 from arml.datasets.features import PHOTOS
 from arml.predict import estimators, photos
 from arml.predict.folds import equal_inputs
-from arml.predict.head import NU, SHRINKAGE, TEMPERATURE, fit, fit_head, traced_factor, unit_roots
+from arml.predict.head import (
+    NU,
+    SHRINKAGE,
+    TEMPERATURE,
+    fit_head,
+    fit_metric,
+    traced_factor,
+    unit_roots,
+)
 from arml.predict.photos import PhotoLearner, load_photo_predictor
 from arml.predict.starter import starter_if_better
 from arml.results.files import RunError
@@ -80,7 +88,9 @@ def test_head_is_a_cosine_in_the_regularised_metric(rng):
     novelty = nearest * (1 - wanted.max(axis=1)) / head.bound
     np.testing.assert_allclose(head.answers(x)[1], novelty, rtol=1e-3, atol=1e-6)
     # The same by products of matrices, as a page learns.
-    again = jax.jit(partial(fit, factor=traced_factor, xp=jnp))(x, np.eye(3)[y], np.ones(len(y)))
+    again = jax.jit(partial(fit_metric, factor=traced_factor, xp=jnp))(
+        x, np.eye(3)[y], np.ones(len(y))
+    )
     again = again._replace(temperature=head.temperature, bound=head.bound)
     for a, b in zip(again.answers(x, jnp), head.answers(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)

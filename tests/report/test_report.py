@@ -15,7 +15,7 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from arml.report import graphs, tables
-from arml.report.curves import BLUES, learning_curves, render, save
+from arml.report.curves import BLUES, learning_curves, render, save_figure
 from arml.report.page import write_page
 from arml.report.tables import make_rows, sections
 from arml.results.files import RunError, append_metric, write_json
@@ -200,7 +200,7 @@ def test_heat_maps_show_the_links_of_each_family() -> None:
 
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 0.95])
 def test_figures_are_saved_twice_alike_as_png_and_svg(tmp_path: Path, threshold: float) -> None:
-    first = save(graphs.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
+    first = save_figure(graphs.knowledge_graph(explanation(threshold)), tmp_path / "a" / "graph")
     assert [path.name for path in first] == ["graph.png", "graph.svg"]
     assert imread(first[0]).shape[0] > 400
     assert ET.parse(first[1]).getroot().tag.endswith("svg")

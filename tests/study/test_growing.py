@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.algorithms.arml_extensions import with_layers
+from arml.algorithms.arml_extensions import with_own_layers
 from arml.growth.replay import kept
 from arml.nn.networks import MLPOptions
 from arml.report.tables import markdown
@@ -152,7 +152,7 @@ def test_a_gain_counts_if_its_interval_excludes_zero():
 
 FEW = functions_2d(shots=4, queries=4)
 SMALL = MLPOptions(hidden=(8, 8), init="he")
-LAYERS = replace(with_layers(FEW.problem), hidden=(8,), width=4, vertices=2, inner_steps=1)
+LAYERS = replace(with_own_layers(FEW.problem), hidden=(8,), width=4, vertices=2, inner_steps=1)
 
 
 @pytest.fixture(scope="module")

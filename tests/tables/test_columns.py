@@ -20,7 +20,7 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import KEEP, LEVELS, AnyColumn, Source, column_of, missing, targets_in
+from arml.tables.kinds import KEEP, LEVELS, AnyColumn, Origin, column_of, missing, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -220,7 +220,7 @@ def test_row_numbers_of_a_file_some_of_whose_rows_are_no_examples():
 
 def how(cells, **options):
     """How a column is read, and its values; or why it is not."""
-    source = Source(**options)
+    source = Origin(**options)
     fit = column_of("c", cells, source)
     if fit is None:
         return "; ".join([*source.left_out.values(), *source.errors]).removesuffix(KEEP)
@@ -324,7 +324,7 @@ def test_ways_to_write_numbers_times_and_dates(one, other, values):
 def test_missing_cells(word):
     assert missing(word)
     for some in (["1.5", "2.5"], ["2024-01-05", "2024-01-06"], ["red", "blue"]):
-        source = Source()
+        source = Origin()
         fit = column_of("c", [*some, word, some[0]], source)
         assert np.isnan(fit.values).tolist() == [False, False, True, False]
     assert not missing("none")
@@ -336,7 +336,7 @@ def test_missing_cells(word):
 )
 def test_words_that_are_missing_among_numbers_and_dates_alone(word):
     for some in (["1.5", "2.5"], ["5 kg", "6 kg"], ["2024-01-05", "2024-01-06"]):
-        source = Source()
+        source = Origin()
         fit = column_of("c", [*some, word, word], source)
         assert np.isnan(fit.values).tolist() == [False, False, True, True]
         assert source.hints == [f"column 'c': {word!r} counts as missing"]
@@ -357,7 +357,7 @@ def test_texts_among_numbers_or_dates_are_named_at_every_size(n):
         schema_of({"a": [*cells, "7"], "b": [*days, "soon"]}, where="t")
     assert how(cells, keep=["c"])[0].startswith(f"category of {n} values")
     # Few values that all repeat are a category, and the user is told.
-    source = Source()
+    source = Origin()
     fit = column_of("doors", ["2", "3", "4", "5more"] * n, source)
     assert fit.column.texts == ("2", "3", "4", "5more")
     assert "column 'doors' is a category: it has" in source.hints[0]
@@ -447,7 +447,7 @@ def test_one_row_and_odd_cells():
         as_table({"a": {"x": 1}})
     when = np.array(["2024-01-05T06", "NaT"], "datetime64[ns]")
     np.testing.assert_array_equal(
-        column_of("t", as_table({"t": when})["t"] * 2, Source(keep=["t"])).values,
+        column_of("t", as_table({"t": when})["t"] * 2, Origin(keep=["t"])).values,
         [19727.25, np.nan] * 2,
     )
 

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 import arml
 from arml.cli import main
 from arml.predict.reliability import MEAN
-from arml.predict.tables import MOST, TablePredictor, widening
+from arml.predict.tables import MOST_ROWS, TablePredictor, widening
 
 RNG = np.random.default_rng(0)
 N = 16
@@ -98,7 +98,7 @@ def test_a_fold_chooses_its_weights_without_its_own_rows():
 
 @pytest.mark.slow
 def test_beyond_its_rows_the_learner_does_not_predict():
-    x, y = boxes(MOST + 100)
+    x, y = boxes(MOST_ROWS + 100)
     found = arml.load("tables").adapt(x, y)
     assert {*found.weights} <= {"logistic regression", *TREES}
     assert np.mean(found.predict(x) == y) > 0.9

@@ -15,7 +15,7 @@ from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import Conv4Options, MLPOptions
-from arml.tasks.images import Disk, ImageEpisodes, Table
+from arml.tasks.images import ClassTable, Disk, ImageEpisodes
 from arml.training.devices import at_once, mesh_of, share, sharing
 from arml.training.fit import OuterOptions, make_interval, make_step, start
 
@@ -66,7 +66,7 @@ def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     tables = {
         "families": ("one", "two"),
         "problem": problem,
-        "table": Table(
+        "table": ClassTable(
             first=4 * jnp.arange(6),
             count=jnp.full(6, 4),
             first_class=jnp.asarray([0, 3]),

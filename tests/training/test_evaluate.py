@@ -9,7 +9,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.losses import accuracy, cross_entropy, mse
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import FAMILIES, functions_2d
-from arml.training.evaluate import SEEDS, evaluate
+from arml.training.evaluate import SPLIT_SEEDS, evaluate
 
 TASKS = functions_2d(shots=4, queries=3)
 
@@ -42,7 +42,7 @@ def test_each_score_is_the_error_on_its_own_task(scores):
         return mse(adapted.predict(task.query.x), task.query.y), task.family
 
     for i in (0, 3, 9):
-        value, family = one(jax.random.fold_in(jax.random.key(SEEDS["test"]), i))
+        value, family = one(jax.random.fold_in(jax.random.key(SPLIT_SEEDS["test"]), i))
         np.testing.assert_allclose(scores.values[i], value, rtol=1e-4)
         assert scores.families[i] == family
 

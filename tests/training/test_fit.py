@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import arml
-from arml.experiment.options import PARTS
+from arml.experiment.options import REGISTRIES
 from arml.experiment.running import Run
 from arml.training.fit import FitOptions, OuterOptions
 
@@ -133,7 +133,7 @@ def slow(steps, *, rate: float = 0.01, every: int = 2):
 def test_a_registered_optimiser_is_saved_and_resumed(tmp_path):
     arml.register("outer", "slow", slow)
     try:
-        outer = PARTS["outer"]["slow"].options_class(every=3)
+        outer = REGISTRIES["outer"]["slow"].options_class(every=3)
         made = dataclasses.replace(
             arml.recipe("regression2d/maml"), outer=outer, steps=20, checkpoint_every=5, **SMALL
         )
@@ -146,7 +146,7 @@ def test_a_registered_optimiser_is_saved_and_resumed(tmp_path):
         assert half.experiment.outer == outer
         assert_same(half.state, whole.state)
     finally:
-        del PARTS["outer"].others["slow"]
+        del REGISTRIES["outer"].others["slow"]
 
 
 def test_it_is_the_run_of_the_same_experiment(fitted, tmp_path):

@@ -478,7 +478,7 @@ def with_templates() -> ExtendedARMLOptions:
     return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
 
 
-def with_layers(problem: Problem) -> ExtendedARMLOptions:
+def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
     """For regression, where a blend of a few templates cannot express a function's coefficients,
     each vertex owns layers: they map the task's mean embedding to a modulation."""
     return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
@@ -526,7 +526,7 @@ METHODS = (
         title="ARML, own layers",
         about="ARML for regression whose vertices own layers and are read by place.",
         kinds=("regression",),
-        preset=with_layers,
+        preset=with_own_layers,
         settings={"regression": HE},
     ),
 )

@@ -62,7 +62,7 @@ class Distances(eqx.Module):
         return jax.nn.softmax(-squares / (2 * self.spread), axis=-1)
 
 
-class Scores(eqx.Module):
+class Affinity(eqx.Module):
     """p_k = softmax_k(w_k h + b_k)."""
 
     dense: Linear
@@ -114,7 +114,7 @@ class ClusterTree(eqx.Module):
             elif i < len(clusters):
                 weight = _each(glorot, count, (width, 1), key_scores)[..., 0].T
                 bias = _each(glorot, count, (1, 1), key_score_bias)[:, 0, 0]
-                assign = Scores(Linear(weight, bias))
+                assign = Affinity(Linear(weight, bias))
             levels.append(
                 Level(
                     assign,

@@ -90,7 +90,7 @@ class LLAMA(MetaLearner):
         """log det of the curvature at the weights of `net`, on the inputs `x`."""
         own = net.body.normalisation == "batch"
         statistics = net.body.run(x if own else support_x)[1]
-        layers = curvature.layers(net, x, statistics, self.root)
+        layers = curvature.traced_layers(net, x, statistics, self.root)
         blocks = [curvature.log_det(layer, self.options.precision) for layer in layers]
         return sum(blocks[1:], blocks[0])
 

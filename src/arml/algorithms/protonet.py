@@ -36,7 +36,7 @@ from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Loss, Network
 from arml.core.losses import loss_of
-from arml.nn.heads import METRICS, Classifier, Embedded, Labels, Metric, Samples
+from arml.nn.heads import CLASSIFIERS, Classifier, Embedded, Labels, Metric, Samples
 from arml.nn.networks import Body, with_body
 
 
@@ -103,7 +103,7 @@ class ProtoNet(Embedded):
 
     def head(self, features: Samples, y: Labels) -> Classifier:
         """The classifier of features that a support set gives. Eq. (1), (2)"""
-        return METRICS[self.options.metric](self.scale, features, y, self.ways)
+        return CLASSIFIERS[self.options.metric](self.scale, features, y, self.ways)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss; with `rotate` its mean over as many divisions of the task as it has

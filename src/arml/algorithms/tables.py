@@ -53,7 +53,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.checks import Options, at_least
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, MetaLearner, Network, Spread
+from arml.core.learner import Adapted, Distribution, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 from arml.nn.heads import mask_absent
 from arml.nn.networks import MLP, Linear, linear, mlp
@@ -506,7 +506,7 @@ class Tables(MetaLearner):
 
         return Adapted(logits)
 
-    def spread(self, support: Examples) -> Spread | None:
+    def spread(self, support: Examples) -> Distribution | None:
         if self.ways:
             return None
 

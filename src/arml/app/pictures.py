@@ -117,7 +117,7 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     return {**_summary(found), "doubtful": doubtful}
 
 
-def kept(tab: Tab, content: object, limits: Limits) -> Json:
+def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
     """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
@@ -129,12 +129,12 @@ def kept(tab: Tab, content: object, limits: Limits) -> Json:
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
-def opened(tab: Tab, content: object) -> Json:
+def opened_predictor(tab: Tab, content: object) -> Json:
     """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
     return {"classes": [str(name) for name in _opened(content, tab).classes]}
 
 
-def example(seed: int) -> Json:
+def example_pictures(seed: int) -> Json:
     """Pictures of some test classes of the starter set: `classes` and `queries`."""
     rng = np.random.default_rng(seed)
     families, split = load_starter()
@@ -153,14 +153,14 @@ def example(seed: int) -> Json:
 
 
 def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
-    kept = isinstance(content, dict) and "predictor" in content
-    labels, pictures = ([], []) if kept else _classes(content)
+    packed_predictor = isinstance(content, dict) and "predictor" in content
+    labels, pictures = ([], []) if packed_predictor else _classes(content)
     if len(pictures) + more > limits.pictures:
         raise ValueError(
             f"{len(pictures) + more} pictures are too many, at most {limits.pictures} are "
             "allowed: leave some out, or use arml adapt"
         )
-    if kept:
+    if packed_predictor:
         return Learned(_opened(content, tab), "a kept predictor")
     sent = _sent(pictures, "picture of the classes")
     predictor = tab.learner.adapt(tab.learner.read(sent), labels)
@@ -173,7 +173,7 @@ def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learne
 
 
 def _opened(content: object, tab: Tab) -> Any:
-    """The predictor in a zip of its folder, as `kept` wrote it."""
+    """The predictor in a zip of its folder, as `packed_predictor` wrote it."""
     try:
         text = content.get("predictor") if isinstance(content, dict) else None
         files = zipped(base64.b64decode(text, validate=True))  # type: ignore[arg-type]

@@ -147,17 +147,17 @@ def _routes(served: Served) -> list[Route]:
         answers |= {
             "/classify": lambda c: pictures.classified(tab, c, limits),
             "/trust": lambda c: pictures.trusted(tab, c, limits),
-            "/keep": lambda c: pictures.kept(tab, c, limits),
-            "/open": lambda c: pictures.opened(tab, c),
-            "/example-pictures": pictures.example,
+            "/keep": lambda c: pictures.packed_predictor(tab, c, limits),
+            "/open": lambda c: pictures.opened_predictor(tab, c),
+            "/example-pictures": pictures.example_pictures,
         }
     if learners:
         answers |= {
-            "/read-table": tables.read,
+            "/read-table": tables.read_table,
             "/columns": lambda c: tables.columns(c, limits),
             "/table": lambda c: tables.predicted(learners, c, limits),
             "/matter": lambda c: tables.checked(learners, c, limits),
-            "/example-table": tables.example,
+            "/example-table": tables.example_table,
         }
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
     for path, answer in answers.items():
@@ -203,7 +203,7 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
         own = learner if learner.suffix == ".onnx" else model
         return Served(Tab(named, learner.resolve().name, model=own), kinds)
     if named is not None:
-        kind = tables.kind_of(named)
+        kind = tables.prediction_of(named)
         if kind is None:
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
         kinds[kind] = named

@@ -39,7 +39,7 @@ def check_runtime(runtime: Path) -> None:
         )
 
 
-def write_page(
+def write_offline_page(
     predictor: "Predictor | PhotoPredictor",
     folder: Path,
     runtime: Path = PLACE,
@@ -76,7 +76,7 @@ def _of_photographs(predictor: PhotoPredictor) -> Json:
     import jax.numpy as jnp
 
     from arml.predict import onnx
-    from arml.predict.head import Head, fit, traced_factor
+    from arml.predict.head import Head, fit_metric, traced_factor
 
     n, k, rank, d = onnx.QUERIES, onnx.HEIGHT, onnx.WIDTH, predictor.x.shape[1]
     shapes = dict(zip(Head._fields, ((d,), (d, k), (k,), (rank, d), (1,), (1,)), strict=True))
@@ -86,7 +86,7 @@ def _of_photographs(predictor: PhotoPredictor) -> Json:
         return jax.nn.softmax(logits), novelty
 
     def fitted(vectors: jax.Array, member: jax.Array, weight: jax.Array) -> tuple[jax.Array, ...]:
-        return fit(vectors, member, weight, traced_factor, jnp)[:4]
+        return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
     examples = {"vectors": (n, d), "member": (n, k), "weight": (n,)}
     with tempfile.TemporaryDirectory() as place:

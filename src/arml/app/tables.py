@@ -27,7 +27,7 @@ FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
-def kind_of(learner: LearnerBase) -> Kind | None:
+def prediction_of(learner: LearnerBase) -> Kind | None:
     """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
     return KINDS[problem.kind] if problem.inputs == "tables" else None
@@ -46,7 +46,7 @@ class Request(NamedTuple):
         return {k: cells for k, cells in self.cells.items() if k != self.sheet.predictor.target}
 
 
-def read(content: object) -> Json:
+def read_table(content: object) -> Json:
     """A file that was dropped, by its `name` and its `data`: `header`, `rows`, and both as `csv`.
 
     **Raises** `ValueError` in one line for a file that is no table.
@@ -127,7 +127,7 @@ def checked(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Js
     return {"summary": str(predictor.reliability()), "columns": factors}
 
 
-def example(seed: int) -> Json:
+def example_table(seed: int) -> Json:
     """A table of trees, some of them without a name: `csv`."""
     rng = np.random.default_rng(seed)
     kinds = {"oak": (25, 12, "rough"), "birch": (18, 5, "smooth"), "spruce": (32, 0.2, "rough")}

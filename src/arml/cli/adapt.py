@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, parse, tell
-from arml.cli.inputs import Pictures, Queries, Table, Vectors, inputs_of, is_table
+from arml.cli.inputs import PictureInputs, Queries, TableInputs, VectorInputs, inputs_of, is_table
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
     queries = None
     if options.query:
         queries = inputs.queries(predictor, options.query)
-        if isinstance(inputs, Pictures) and len(queries.names) <= FEW:
+        if isinstance(inputs, PictureInputs) and len(queries.names) <= FEW:
             # So that a picture that cannot be read is named before the examples are checked.
             queries = queries._replace(batches=list(queries.batches))
-    elif isinstance(inputs, Table):
+    elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
     if useless and queries is None and not options.columns:
         raise nothing
@@ -139,18 +139,20 @@ def adapt_command(arguments: Sequence[str]) -> int:
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
-    if (len(predictor.models) > 1 or isinstance(inputs, Table)) and len(predictor.weights) > 1:
+    if (len(predictor.models) > 1 or isinstance(inputs, TableInputs)) and len(
+        predictor.weights
+    ) > 1:
         from arml.predict.models import WORDS
 
         parts = predictor.weights.items()
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in parts)
         tell(f"predicting with a weighted mean: {each}")
-    if queries is None and options.save is None and isinstance(inputs, Pictures):
+    if queries is None and options.save is None and isinstance(inputs, PictureInputs):
         from arml.predict.reliability import curve_in_words
 
         if curve := predictor.learning_curve():
             tell(curve_in_words(curve))
-    if options.matter and isinstance(inputs, Table):
+    if options.matter and isinstance(inputs, TableInputs):
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
         tell(f"how many times less probable the right answers are without a column: {each}")
@@ -158,7 +160,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if options.report is not None:
         from arml.predict.answers import write_answers
 
-        assert isinstance(inputs, Pictures)
+        assert isinstance(inputs, PictureInputs)
         assert inputs.thumbnails is not None
         write_answers(options.report, predictor, names, answers, inputs.thumbnails)
         tell(f"report written to {options.report}: open it in a browser")
@@ -219,7 +221,7 @@ def _predict_on(options: PredictOptions, on: str) -> int:
 def _check_pictures(options: AnswerOptions, inputs: Any) -> None:
     """Refuse options of pictures for tables, and prepare what they need."""
     report = isinstance(options, AdaptOptions) and options.report is not None
-    if not isinstance(inputs, Pictures):
+    if not isinstance(inputs, PictureInputs):
         if options.strict or options.sort_into or report:
             raise ValueError("--strict, --sort-into and --report are for pictures: leave them out")
         return
@@ -227,13 +229,13 @@ def _check_pictures(options: AnswerOptions, inputs: Any) -> None:
 
 
 def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> None:
-    if options.columns and not isinstance(inputs, Table):
+    if options.columns and not isinstance(inputs, TableInputs):
         raise ValueError("--columns is for tables with any columns: leave it out")
     if options.columns:
         tell(*str(predictor.schema).splitlines())
 
 
-Learned = tuple[Pictures | Table | Vectors, Any, list[str]]
+Learned = tuple[PictureInputs | TableInputs | VectorInputs, Any, list[str]]
 """The reader of the inputs, the predictor, and the names of the examples."""
 
 
@@ -257,7 +259,7 @@ def _learned(options: AdaptOptions) -> Learned:
     tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
     if starter is None:
         return inputs, predictor, names
-    assert isinstance(inputs, Pictures)
+    assert isinstance(inputs, PictureInputs)
     inputs.learner = starter.learner
     return inputs, starter, names
 
@@ -272,7 +274,7 @@ def _learned_by(named: Path, options: AdaptOptions) -> Learned:
     learner = load(place, options.model, **options.given())
     tell(*learner.notes)
     inputs = inputs_of(learner, [options.support, *options.query], named.name)
-    given = {name: getattr(options, name) for name in Table.takes if getattr(options, name)}
+    given = {name: getattr(options, name) for name in TableInputs.takes if getattr(options, name)}
     if odd := [f"--{name}" for name in given if name not in inputs.takes]:
         raise ValueError(f"the learner {named.name} does not take {', '.join(odd)}: leave it out")
     _check_pictures(options, inputs)

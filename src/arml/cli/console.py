@@ -32,7 +32,7 @@ from arml.report.tables import duration
 from arml.results.files import plain
 
 T = TypeVar("T")
-CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+TYRO = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
 """How tyro reads every command."""
 SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -50,7 +50,7 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
     for name in {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{name} stands twice: give it once, with all of its values after it")
-    return tyro.cli(kind, args=list(arguments), prog=prog, config=CONFIG)
+    return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO)
 
 
 @dataclass(frozen=True, kw_only=True)

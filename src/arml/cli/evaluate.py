@@ -100,14 +100,14 @@ def _runs(options: EvaluateOptions) -> int:
     usual = options.split == "test" and options.steps is None and not shape
     keeps = usual and options.out is None
     with Display(Console(stderr=True), "loading and compiling") as display:
-        from arml.experiment.scoring import evaluate_run, keep, kept
+        from arml.experiment.scoring import evaluate_run, keep, kept_scores
         from arml.report.tables import make_rows, terminal_table
         from arml.results.comparisons import compare
         from arml.training.devices import own_cores
 
         def scored(run: Path, *, simple: bool) -> "Scored":
             # A comparison can use the scores of an earlier call.
-            known = kept(run, **settings) if len(sides) > 1 and not shape else None
+            known = kept_scores(run, **settings) if len(sides) > 1 and not shape else None
             if known is not None:
                 return known
             found = evaluate_run(
@@ -174,7 +174,7 @@ def _check_seeds(runs: Sequence[Path]) -> None:
 
 def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
     """The result of a run; of seeds all results, with their mean and standard deviation."""
-    from arml.report.tables import mean_of, spread_of
+    from arml.report.tables import mean_score, spread_of
 
     results = [one.result for one in scored]
     if scored[0].run.folder == folder:
@@ -183,7 +183,7 @@ def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
     return {
         "folder": str(folder),
         "metric": results[0]["metric"],
-        "mean": mean_of(means),
+        "mean": mean_score(means),
         "spread": spread_of(means),
         "runs": results,
     }

@@ -58,11 +58,11 @@ def export_command(arguments: Sequence[str]) -> int:
     if options.onnx is not None:
         _onnx(options.source, options.onnx, options.model)
     if options.html is not None:
-        from arml.app.standalone import write_page
+        from arml.app.standalone import write_offline_page
         from arml.predict.loading import load_predictor
 
         predictor = load_predictor(options.source, options.model)
-        write_page(predictor, options.html, options.runtime)
+        write_offline_page(predictor, options.html, options.runtime)
         say(Console(), f"written to {options.html}: open its index.html in a browser")
     return 0
 

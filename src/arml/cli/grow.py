@@ -11,7 +11,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from arml.cli.console import command, parse, print_json, say
-from arml.cli.options import TrainingOptions, read, timed
+from arml.cli.options import TrainingOptions, read_command, timed
 from arml.experiment.choose import STREAM_MINUTES
 from arml.growth.stream import StreamOptions, train_stream
 
@@ -89,7 +89,7 @@ class StreamCommand(TrainingOptions):
 def stream_command(arguments: Sequence[str]) -> int:
     """Meta-train on families that arrive one after another, resumable after each stage."""
     since = time.monotonic()
-    parsed = read(StreamCommand, arguments, prog="arml train --stream")
+    parsed = read_command(StreamCommand, arguments, prog="arml train --stream")
     options, experiment = parsed.options, parsed.experiment
     from arml.report.growth import measured, scored, stages_table, summary
     from arml.report.tables import terminal

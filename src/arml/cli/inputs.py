@@ -58,7 +58,9 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> "Pictures | Table | Vectors":
+def inputs_of(
+    learner: Any, paths: Sequence[Path], name: str
+) -> "PictureInputs | TableInputs | VectorInputs":
     """How a learner of this `name` reads its inputs.
 
     **Raises** `ValueError` if the paths hold tables and it reads pictures, or the reverse.
@@ -78,7 +80,7 @@ def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> "Pictures | Tab
     return READERS[learner.inputs](learner)
 
 
-class Pictures:
+class PictureInputs:
     """Pictures in folders and zips."""
 
     takes: tuple[str, ...] = ("group",)
@@ -178,7 +180,7 @@ class Pictures:
         return found
 
 
-class Table:
+class TableInputs:
     """A table with any columns: numbers, dates, categories, missing cells."""
 
     takes = ("without", "keep", "dates", "group")
@@ -250,7 +252,7 @@ class Table:
                 yield type(x)(x.values[first : first + BLOCK])
 
 
-class Vectors:
+class VectorInputs:
     """A table of numbers, the inputs of a learner of vectors."""
 
     takes = ()
@@ -293,10 +295,10 @@ class Vectors:
         return Queries(lines, [x])
 
 
-READERS: dict[str, type[Pictures] | type[Table] | type[Vectors]] = {
-    "pictures": Pictures,
-    "tables": Table,
-    "vectors": Vectors,
+READERS: dict[str, type[PictureInputs] | type[TableInputs] | type[VectorInputs]] = {
+    "pictures": PictureInputs,
+    "tables": TableInputs,
+    "vectors": VectorInputs,
 }
 """The reader of each kind of inputs."""
 

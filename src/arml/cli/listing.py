@@ -68,7 +68,7 @@ def _described() -> dict[str, dict[str, str]]:
 def _as_json(what: str | None) -> Json:
     """What `arml list` prints, by kind and name; each recipe with the study's mean `score` and
     `minutes` of one training on one core (None where there is none)."""
-    from arml.experiment.recipes import measured
+    from arml.experiment.recipes import study_scores
 
     known, recipes = _known(what)
     found: Json = {
@@ -78,7 +78,7 @@ def _as_json(what: str | None) -> Json:
     found["recipes"] = {}
     for name in recipes:
         place, method = name.split("/")
-        facts = measured().get(place, {})
+        facts = study_scores().get(place, {})
         score, minutes = (facts.get(k, {}).get(method) for k in ("scores", "minutes"))
         metric = facts.get("metric")
         found["recipes"][name] = {"metric": metric, "score": score, "minutes": minutes}
@@ -106,7 +106,7 @@ def _print_one(console: Console, what: str) -> None:
     """Print a description, and the recipes of a setting or method with their scores. **Raises** as
     `_known`."""
     from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, measured, paces, settings
+    from arml.experiment.recipes import RECIPES, paces, settings, study_scores
 
     known, recipes = _known(what)
     if what in known:
@@ -118,7 +118,7 @@ def _print_one(console: Console, what: str) -> None:
     rows, here = [], paces()
     notes = {"minutes: the time of one training of the study on one CPU core": None}
     for place, method in parts:
-        facts, score = measured().get(place, {}), ""
+        facts, score = study_scores().get(place, {}), ""
         if (expected := facts.get("scores", {}).get(method)) is not None:
             percent = facts["metric"] == "accuracy"
             score = f"{100 * expected:.1f}%" if percent else f"{expected:.3g}"

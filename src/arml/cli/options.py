@@ -15,9 +15,9 @@ import tyro
 from rich.console import Console
 from tyro.conf import Suppress, arg
 
-from arml.cli.console import CONFIG, Display, parse
+from arml.cli.console import TYRO, Display, parse
 from arml.experiment.choose import MINUTES, choose, paced
-from arml.experiment.options import PARTS, Experiment
+from arml.experiment.options import REGISTRIES, Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
 
@@ -71,7 +71,7 @@ class Parsed(Generic[T]):
     """The words that chose the experiment, without its steps."""
 
 
-def read(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
+def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
     """The options of a command, and the experiment of the recipe or the data that they name.
 
     **Arguments**
@@ -90,7 +90,7 @@ def read(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
             if found is not None:
                 _changed(found, ["--help"], prog)
     options, rest = tyro.cli(
-        kind, args=list(words), prog=prog, config=CONFIG, return_unknown_args=True
+        kind, args=list(words), prog=prog, config=TYRO, return_unknown_args=True
     )
     if options.minutes is not None and options.steps is not None:
         raise ValueError("--minutes and --steps exclude each other: leave one out")
@@ -110,7 +110,7 @@ def read(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
             "DIR` for your own pictures; `arml list` names the recipes"
         )
     for part, chosen in options.given("network", "outer").items():
-        made = PARTS[part].known(chosen).options_class()
+        made = REGISTRIES[part].known(chosen).options_class()
         experiment = dataclasses.replace(experiment, **{part: made})
     if options.steps is not None:
         experiment = dataclasses.replace(experiment, steps=options.steps)
@@ -160,7 +160,7 @@ def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
 def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experiment:
     """The experiment changed by the options among the words."""
     # A part is annotated as a protocol, and tyro needs the class of its options.
-    types: dict[str, Any] = {part: type(getattr(experiment, part)) for part in PARTS}
+    types: dict[str, Any] = {part: type(getattr(experiment, part)) for part in REGISTRIES}
     types["recipe"] = Annotated[str, Suppress]
     fields = dataclasses.fields(experiment)
     kind = dataclasses.make_dataclass(
@@ -182,7 +182,7 @@ def _spelled_out(words: Sequence[str], experiment: Experiment) -> list[str]:
     """
     own = {name.replace("_", "-") for name in vars(experiment)}
     paths: dict[str, list[str]] = {}
-    for part in PARTS:
+    for part in REGISTRIES:
         for option in vars(getattr(experiment, part)):
             name = option.replace("_", "-")
             paths.setdefault(name, []).append(f"--{part}.{name}")

@@ -12,7 +12,7 @@ from rich.console import Console
 from tyro.conf import arg
 
 from arml.cli.console import INTERRUPTED, Display, Stop, command, say
-from arml.cli.options import TrainingOptions, read, timed
+from arml.cli.options import TrainingOptions, read_command, timed
 from arml.core.checks import at_least
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
@@ -77,7 +77,7 @@ def train_command(arguments: Sequence[str]) -> int:
 
         return stream_command([word for word in arguments if word != "--stream"])
     since = time.monotonic()
-    parsed = read(TrainOptions, arguments, prog="arml train")
+    parsed = read_command(TrainOptions, arguments, prog="arml train")
     options, experiment = parsed.options, parsed.experiment
     options.check()
     several, devices = options.seeds > 1, options.devices
@@ -127,7 +127,7 @@ class Training:
         if "loss" in record:
             self.loss = f", loss {_number(record['loss'])}"
         if "validation" in record:
-            say(console, f"step {step:,}: {in_words(self.experiment, record)}")
+            say(console, f"step {step:,}: {time_in_words(self.experiment, record)}")
         steps = self.experiment.steps
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
@@ -239,7 +239,7 @@ def _train_seeds(
         record = _last_scored(folder / f"seed-{seed}")
         if seed not in failed and record is not None:
             last.append(record["validation"])
-            say(console, f"seed-{seed}: {in_words(experiment, record)}")
+            say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
     if len(last) > 1 and None not in last:
         spread = f"mean {fmean(last):.3g}, standard deviation {stdev(last):.2g}"
         say(console, f"{len(last)} seeds: {spread}")
@@ -253,7 +253,7 @@ def _train_seeds(
 def _print_end(console: Console, folder: Path, experiment: Experiment) -> None:
     """Print the last score and the next command."""
     if last := _last_scored(folder):
-        said = in_words(experiment, last)
+        said = time_in_words(experiment, last)
         say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
     say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
     say(console, f"next: {command('evaluate', str(folder))}")
@@ -265,7 +265,7 @@ def _last_scored(folder: Path) -> Json | None:
     return next((record for record in records if "validation" in record), None)
 
 
-def in_words(experiment: Experiment, record: JsonView) -> str:
+def time_in_words(experiment: Experiment, record: JsonView) -> str:
     """A validation score: `accuracy 0.66 ± 0.02 on 5-way validation tasks (chance 0.20)`."""
     mean, half = record["validation"], record.get("validation_ci95")
     score = _number(mean) + (f" ± {_number(half)}" if None not in (mean, half) else "")

@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 
 from arml.cli.console import INTERRUPTED, Stop, command, grid, say
-from arml.cli.options import Parsed, TrainingOptions, read
+from arml.cli.options import Parsed, TrainingOptions, read_command
 from arml.experiment.recipes import recipe
-from arml.experiment.search import in_words, space, tune, usual
+from arml.experiment.search import space, space_in_words, tune, usual
 from arml.results.files import Json, write_json
 
 SHOWN = 10
@@ -45,7 +45,7 @@ class TuneOptions(TrainingOptions):
 
 def tune_command(arguments: Sequence[str]) -> int:
     """Search a recipe's options on meta-validation tasks; the same command again continues"""
-    parsed = read(TuneOptions, arguments, prog="arml tune")
+    parsed = read_command(TuneOptions, arguments, prog="arml tune")
     options, experiment = parsed.options, parsed.experiment
     if options.minutes is not None:
         raise ValueError("--minutes does not suit a search: give --steps")
@@ -53,7 +53,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     search = space(options.search, experiment) or usual(experiment)
 
     console, stop = Console(), Stop()
-    say(console, f"searching {in_words(search)}")
+    say(console, f"searching {space_in_words(search)}")
 
     def watch(trial: Any) -> None:
         why = trial.user_attrs.get("why", "").partition(":")[0]

@@ -59,7 +59,7 @@ class Options:
             at_least(self, vars(kind).get("POSITIVE", ()), 0, strict=True)
 
 
-def check(options: Any) -> None:
+def check_options(options: Any) -> None:
     """Raise `ValueError` in one line if a field has no value of its type, if a number is not
     finite, or if the options' own `check` raises. Every entry to a training calls it, because
     nothing else checks options that are made in Python."""

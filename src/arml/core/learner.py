@@ -40,7 +40,9 @@ Embedding = Callable[[Float[Array, "n *features"]], Float[Array, "n d"]]
 """Embeds single inputs."""
 
 
-Spread = Callable[[Float[Array, "n *features"]], tuple[Float[Array, " n"], Float[Array, " n"]]]
+Distribution = Callable[
+    [Float[Array, "n *features"]], tuple[Float[Array, " n"], Float[Array, " n"]]
+]
 """Maps inputs to the centre and the scale of the number predicted for each."""
 
 
@@ -120,7 +122,7 @@ class MetaLearner(eqx.Module):
         task adapts all weights. The novelty of classification tasks is measured in it."""
         return None
 
-    def spread(self, support: Examples) -> Spread | None:
+    def spread(self, support: Examples) -> Distribution | None:
         """A function from inputs to the distribution of their predictions, Student's t with four
         degrees of freedom; None for a learner that predicts no distribution of one number."""
         return None

@@ -30,7 +30,7 @@ from arml.datasets.folders import (
     npy_header,
 )
 from arml.datasets.published import (
-    FAMILIES,
+    PUBLISHED,
     Archive,
     Classes,
     Family,
@@ -294,7 +294,7 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
     for path in given:
         if not path.exists():
             raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
-    family = FAMILIES[name]
+    family = PUBLISHED[name]
     found: list[Path | Archive] = []
     for archive in family.archives:
         own = (p for path in given for p in (path, path / archive.name) if p.name == archive.name)
@@ -325,7 +325,7 @@ def _job(
     progress: Progress,
 ) -> Job:
     """The work to do, as far as it is known without decoding."""
-    family = FAMILIES[name]
+    family = PUBLISHED[name]
     paths, records = [], []
 
     def take(source: Path | Archive) -> Path:

@@ -79,7 +79,7 @@ class DataSet:
     @property
     def families(self) -> list[Family]:
         """Its families, without filtered ones."""
-        return [FAMILIES[name] for name in self.names]
+        return [PUBLISHED[name] for name in self.names]
 
     @property
     def pictures(self) -> int:
@@ -92,7 +92,7 @@ class DataSet:
         return self.pixels or self.families[0].size
 
 
-FAMILIES: dict[str, Family] = convert(
+PUBLISHED: dict[str, Family] = convert(
     tomllib.loads((DATA / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
 )
 PLAIN = ("bird", "texture", "aircraft", "fungi")
@@ -106,7 +106,7 @@ CATALOGUE: dict[str, DataSet] = {
         ("blur", "pencil"),
     ),
     "real-four": DataSet("Birds, flowers, characters and objects, a family each", REAL, pixels=32),
-    **{name: DataSet(family.about, (name,)) for name, family in FAMILIES.items()},
+    **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED.items()},
 }
 
 

@@ -316,7 +316,7 @@ CHECKS = (
 """The contract."""
 
 
-class Kind(NamedTuple):
+class Setup(NamedTuple):
     """Small tasks of one kind, and a small network for them."""
 
     tasks: TaskDistribution
@@ -344,12 +344,12 @@ class OneBlock(NamedTuple):
         return BaseNetwork(body, linear(8 * 8 * 4, problem.outputs, key=key))
 
 
-MLP = MLPOptions(hidden=(8,), init="he")
-KINDS = {
-    "regression": Kind(functions_2d(shots=5, queries=4), MLP),
-    "vectors": Kind(blobs((4,), 3, 2), MLP),
+SMALL_MLP = MLPOptions(hidden=(8,), init="he")
+SETUPS = {
+    "regression": Setup(functions_2d(shots=5, queries=4), SMALL_MLP),
+    "vectors": Setup(blobs((4,), 3, 2), SMALL_MLP),
     # Batch normalisation follows the convolution and cancels its bias.
-    "pictures": Kind(
+    "pictures": Setup(
         # Noisy, so that no method is certain: a loss of zero has no gradient.
         blobs((16, 16, 1), 3, 1, noise=4.0),
         OneBlock(),
@@ -357,15 +357,15 @@ KINDS = {
         steps=1,
     ),
     # The last axis is a cell: its value, whether it is there, its kind.
-    "tables": Kind(
+    "tables": Setup(
         blobs((6, 3), 3, 3, noise=1.0),
-        MLP,
+        SMALL_MLP,
         sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
     ),
 }
 
 
-def make(name: str, kind: Kind) -> Case:
+def make(name: str, kind: Setup) -> Case:
     """The registered method of that name on a kind of tasks."""
     problem = kind.tasks.problem
     options: Any = ALGORITHMS[name].options(problem)
@@ -419,7 +419,7 @@ def check(part: str, name: str) -> Iterator[Finding]:
     if part == "method":
         known = ALGORITHMS.known(name)
         cases = {
-            kind: make(name, of) for kind, of in KINDS.items() if known.suits(of.tasks.problem)
+            kind: make(name, of) for kind, of in SETUPS.items() if known.suits(of.tasks.problem)
         }
     elif part == "network":
         cases, refused = _readable(NETWORKS.known(name).options_class())
@@ -441,7 +441,7 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
     """MAML with the network on each kind of tasks that it can read, and why it cannot read the
     others."""
     cases, refused = {}, []
-    for kind, about in KINDS.items():
+    for kind, about in SETUPS.items():
         cancelled = (*about.cancelled, ".bias") if kind == "pictures" else about.cancelled
         case = make("maml", about._replace(network=network, cancelled=cancelled))
         features = (2, *about.tasks.problem.features)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import MOST, Options, at_least, check, check_types
+from arml.core.checks import MOST, Options, at_least, check_options, check_types
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
@@ -86,7 +86,7 @@ NETWORKS: Registry[Entry] = Registry(
         Entry(name="wrn28-10", options_class=WideResNetOptions),
     ],
 )
-PARTS: dict[str, Registry[Any]] = {
+REGISTRIES: dict[str, Registry[Any]] = {
     "algorithm": ALGORITHMS,
     "network": NETWORKS,
     "tasks": TASKS,
@@ -132,7 +132,7 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
-    registry = PARTS.get("algorithm" if part == "method" else part)
+    registry = REGISTRIES.get("algorithm" if part == "method" else part)
     if part == "callback":
         CALLBACKS[name] = options
         return
@@ -201,7 +201,7 @@ class Experiment:
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
         for part in (self.algorithm, self.network, self.tasks):
-            check(part)
+            check_options(part)
 
 
 def absolute(experiment: Experiment) -> Experiment:
@@ -219,7 +219,7 @@ def to_json(experiment: Experiment) -> Json:
     """
     value = dataclasses.asdict(experiment)
     plugins = {}
-    for part, registry in PARTS.items():
+    for part, registry in REGISTRIES.items():
         entry = registry.of(getattr(experiment, part))
         value[part] = {"kind": entry.kind, **value[part]}
         if entry.source is not None:
@@ -246,7 +246,7 @@ def fingerprint(experiment: Experiment) -> str:
         if value[name] == Experiment.__dataclass_fields__[name].default:
             del value[name]
     value["tasks"].pop("data", None)
-    for part in PARTS:
+    for part in REGISTRIES:
         usual = dataclasses.asdict(type(getattr(experiment, part))())
         value[part] = {k: v for k, v in value[part].items() if k == "kind" or v != usual[k]}
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
@@ -267,7 +267,7 @@ def from_json(value: object, where: str) -> Experiment:
     plugins = value.pop("plugins", {})
     plugins = plugins if isinstance(plugins, Mapping) else {}
     parts: Json = {}
-    for part, registry in PARTS.items():
+    for part, registry in REGISTRIES.items():
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
         known = {entry.kind: entry.options_class for entry in registry.values()}
@@ -283,7 +283,7 @@ def from_json(value: object, where: str) -> Experiment:
         parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:
-            check(parts[part])
+            check_options(parts[part])
         except ValueError as error:
             raise RunError(f"{where}: {part}: {error}") from None
     return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)

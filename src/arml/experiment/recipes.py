@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS, Changes, Method
-from arml.core.checks import Options, check, check_size
+from arml.core.checks import Options, check_options, check_size
 from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, adapted_to, parameters
@@ -277,7 +277,7 @@ def settings() -> dict[str, Setting]:
 
 
 @cache
-def measured() -> JsonView:
+def study_scores() -> JsonView:
     """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
     each method `scores` and `minutes`."""
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
@@ -400,7 +400,7 @@ def build(
         seed=experiment.seed if seed is None else seed,
     )
     for part in (experiment.algorithm, experiment.network, experiment.outer):
-        check(part)
+        check_options(part)
     learner = built(experiment, problem)
     # A learner with a constructor of its own has no such argument: it has the usual options.
     with contextlib.suppress(TypeError):

@@ -29,7 +29,7 @@ from arml.experiment.options import (
     to_json,
 )
 from arml.experiment.recipes import experiment_for, initial, note_pace, started
-from arml.experiment.workers import Job, Stop, carry_out
+from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import (
     Json,
     JsonView,
@@ -376,7 +376,7 @@ def train_seeds(
     *,
     workers: int,
     watch: SeedWatch,
-    stop: Stop = lambda: False,
+    stop: Stopping = lambda: False,
     on: str | None = None,
     extend: bool | None = None,
 ) -> dict[int, str]:
@@ -403,7 +403,7 @@ def train_seeds(
     return {seeds[number]: why for number, why in ended if why}
 
 
-def work(job: Job, stop: Stop) -> None:
+def work(job: Job, stop: Stopping) -> None:
     """Train one seed as a worker's job `{experiment, folder, extend}`."""
     experiment = from_json(job["experiment"], "the experiment of a seed")
     run(experiment, job["folder"], stop=stop, extend=job["extend"])

@@ -24,9 +24,9 @@ from arml.experiment.running import Run
 from arml.results.files import write_json
 from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
-from arml.results.scores import Score, Scores, score_of, write_scores
+from arml.results.scores import Score, Scores, summary_of, write_scores
 from arml.training.devices import everywhere, mesh_of
-from arml.training.evaluate import Split, evaluate, looks, warn_if_shared
+from arml.training.evaluate import Held, evaluate, looks, warn_if_shared
 from arml.training.provenance import commit, device, versions
 
 
@@ -42,7 +42,7 @@ def evaluate_run(
     folder: Path | str,
     *,
     tasks: int = 1000,
-    split: Split = "test",
+    split: Held = "test",
     steps: int | None = None,
     shape: Mapping[str, int] = MappingProxyType({}),
     devices: int = 1,
@@ -127,8 +127,8 @@ def keep(scored: Scored) -> None:
     write_json(scored.run.folder / "result.json", scored.result)
 
 
-def kept(
-    folder: Path | str, *, tasks: int, split: Split = "test", steps: int | None = None
+def kept_scores(
+    folder: Path | str, *, tasks: int, split: Held = "test", steps: int | None = None
 ) -> Scored | None:
     """The scores that `keep` wrote, of the first `tasks` tasks. None if they are of another split,
     of fewer tasks, of other inner steps or of another checkpoint than the newest."""
@@ -164,7 +164,7 @@ def protocol(learner: MetaLearner, tasks: TaskDistribution, *, shared: bool = Fa
 
 
 FLOOR = "logistic regression on the inputs"
-MEAN = "nearest class mean of the inputs"
+NEAREST = "nearest class mean of the inputs"
 PENALTY = 0.01
 """Half of it times the squared weights is added to the mean loss of logistic regression."""
 
@@ -178,7 +178,7 @@ def simple_scores(
     tasks: TaskDistribution,
     n: int,
     *,
-    split: Split,
+    split: Held,
     chunk: int,
     watch: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Score]:
@@ -186,7 +186,7 @@ def simple_scores(
     over tasks; none if the tasks are no classification. `watch` is called with the tasks done."""
     if not has_simple(tasks.problem):
         return {}
-    rights: dict[str, list[float]] = {FLOOR: [], MEAN: []}
+    rights: dict[str, list[float]] = {FLOOR: [], NEAREST: []}
     for drawn in looks(_drawn, None, tasks, split=split, n=n, chunk=chunk):
         with one_blas_thread():
             for x, y, queries, targets in zip(*drawn, strict=True):
@@ -194,7 +194,7 @@ def simple_scores(
                 for name, right in rights.items():
                     right.append(float(np.mean(guesses[name] == targets)))
         watch(len(rights[FLOOR]))
-    return {name: score_of(np.asarray(right)) for name, right in rights.items()}
+    return {name: summary_of(np.asarray(right)) for name, right in rights.items()}
 
 
 def _drawn(part: None, task: Task, key: Array) -> tuple[Array, Array, Array, Array]:
@@ -223,4 +223,4 @@ def simple_predictions(
     classes = np.unique(y)
     means = np.stack([inputs[y == k].mean(axis=0) for k in classes])
     nearest = classes[pairwise_distances_argmin(asked, means)]
-    return {FLOOR: logistic.predict(asked / scale), MEAN: nearest}
+    return {FLOOR: logistic.predict(asked / scale), NEAREST: nearest}

@@ -23,7 +23,7 @@ from msgspec import ValidationError, convert
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
-from arml.experiment.workers import Job, Stop, carry_out
+from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import Json, RunError, locked, plain, read_metrics
 from arml.results.folder import seeds_in
 from arml.results.machine import extra
@@ -117,7 +117,7 @@ def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     return experiment
 
 
-def in_words(search: Space) -> str:
+def space_in_words(search: Space) -> str:
     """The options and their values in one line."""
     return "  ".join(
         f"{path}={one.low:g}..{one.high:g}"
@@ -135,7 +135,7 @@ def tune(
     trials: int,
     workers: int = 1,
     watch: Callable[[Any], None] = lambda trial: None,
-    stop: Stop = lambda: False,
+    stop: Stopping = lambda: False,
     storage: str | None = None,
     on: str | None = None,
 ) -> list[Any]:
@@ -185,7 +185,7 @@ def tune(
     return sorted(over, key=lambda t: (t.state.name, 0 if t.value is None else sign * t.value))
 
 
-def work(job: Job, stop: Stop) -> None:
+def work(job: Job, stop: Stopping) -> None:
     """Try one choice after another as a worker."""
     read = optuna().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
@@ -257,7 +257,7 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
 
 
 def _tried(
-    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int, stop: Stop
+    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int, stop: Stopping
 ) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
@@ -324,7 +324,7 @@ def _next(
     return trial
 
 
-def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stop) -> float | None:
+def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> float | None:
     """Train, from the newest checkpoint if there is one; returns the last validation score, or None
     if the training was stopped and can be resumed.
 

@@ -22,7 +22,7 @@ from typing import Any
 
 Job = dict[str, Any]
 """Plain data. Nothing else of the package is imported: NumPy counts the cores when it is."""
-Stop = Callable[[], bool]
+Stopping = Callable[[], bool]
 Carrier = Callable[[str, Job, Path], str]
 """Carries out a function with a job, which is to stop once the path exists; returns the failure."""
 RETRIES = 5
@@ -37,7 +37,7 @@ def carry_out(
     folder: Path,
     *,
     workers: int,
-    stop: Stop = lambda: False,
+    stop: Stopping = lambda: False,
     watch: Callable[[], object] = lambda: None,
     on: str | None = None,
 ) -> Iterator[tuple[int, str]]:

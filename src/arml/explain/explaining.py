@@ -31,7 +31,7 @@ from arml.core.episodes import Task, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
 from arml.explain.interventions import interventions
-from arml.report.curves import save
+from arml.report.curves import save_figure
 from arml.report.graphs import captioned
 from arml.results.files import Json, RunError, plain, write_json
 from arml.training.evaluate import concatenated, looks
@@ -69,7 +69,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     }
     files = [out / "explain.json"]
     for name, figure, _, _ in captioned(explained):
-        files += save(figure, out / name)
+        files += save_figure(figure, out / name)
     # Last: if it is there, the other files are.
     write_json(files[0], explained)
     return files
@@ -111,7 +111,7 @@ class Read(NamedTuple):
     """Whether the prototypes depend on the links between vertices at all."""
 
 
-def read(learner: PyTree, task: Task, key: Array) -> Read:
+def read_task(learner: PyTree, task: Task, key: Array) -> Read:
     """The learner's reading of ONE task."""
     trace = learner.reading()(task.support)
     graph, reading = learner.encode.graph, trace.reading
@@ -132,7 +132,7 @@ def read(learner: PyTree, task: Task, key: Array) -> Read:
 
 def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return Read(*concatenated(looks(read, learner, tasks, split="test", n=n, chunk=chunk)))
+    return Read(*concatenated(looks(read_task, learner, tasks, split="test", n=n, chunk=chunk)))
 
 
 def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:

@@ -19,7 +19,7 @@ from arml.training.fit import start
 SPLIT, FILE = "split.json", "growth.json"
 
 
-def check_new(folder: Path) -> None:
+def check_new_run(folder: Path) -> None:
     """Raise `RunError` for a folder that is not empty."""
     check_place(folder)
     if any(path.name not in (SPLIT, LOCK) for path in folder.glob("*")):

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.mixture import Mixture, Stage, either, shares_of, uniform
+from arml.tasks.mixture import Mixture, Stage, either, equal_shares, shares_of
 
 
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
@@ -55,7 +55,7 @@ def replay(stream: Mixture, memory: Task, known: Sequence[str], share: float) ->
     """
     own = np.asarray(stream.shares) > 0
     old = [n for n, is_own in zip(stream.families, own, strict=True) if n in known and not is_own]
-    shares = shares_of(uniform(old or stream.families), stream.families)
+    shares = shares_of(equal_shares(old or stream.families), stream.families)
     chance = jnp.asarray(share if old else 0.0, jnp.float32)
     return Replay(stream.families, stream.problem, stream, memory, shares, chance)
 

@@ -18,7 +18,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
 from arml.experiment.running import claim, differences, like
-from arml.growth.folder import FILE, SPLIT, check_new, publish
+from arml.growth.folder import FILE, SPLIT, check_new_run, publish
 from arml.growth.replay import kept, replay
 from arml.results.files import Json, RunError, locked, plain, read_json, write_json
 from arml.tasks.mixture import mixture
@@ -159,7 +159,7 @@ def _begun(folder: Path, plan: Json) -> Json | None:
     """
     content = read_json(folder / FILE) if (folder / FILE).is_file() else {}
     if "plan" not in content:
-        check_new(folder)
+        check_new_run(folder)
         return None
     if changes := differences(content["plan"], plan):
         more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""

@@ -24,16 +24,16 @@ from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
 from arml.experiment.running import Run, claim, like
-from arml.growth.folder import SPLIT, check_new, publish
+from arml.growth.folder import SPLIT, check_new_run, publish
 from arml.growth.replay import with_replay
 from arml.predict.files import locate
 from arml.predict.learner import FewShotLearner
 from arml.results.files import Json, RunError, locked, read_json
 from arml.results.scores import Score, Scores, paired
-from arml.tasks.mixture import Mixture, mixture, uniform
+from arml.tasks.mixture import Mixture, equal_shares, mixture
 from arml.tasks.options import Splits, splits_of
 from arml.training.checkpoint import named
-from arml.training.evaluate import Split, evaluate
+from arml.training.evaluate import Held, evaluate
 from arml.training.fit import OuterOptions, fit
 
 RATE = 1 / 3
@@ -104,7 +104,7 @@ def grow(
     teacher = FewShotLearner.of(place)
     experiment = with_data(teacher, data, known)
     experiment.tasks.check()
-    check_new(folder)
+    check_new_run(folder)
     with locked(folder):
         try:
             splits = splits_of(experiment.tasks.build(folder / SPLIT))
@@ -139,7 +139,7 @@ def grow(
         rate = outer.outer_rate * RATE
         fitted = fit(
             old,
-            train.of(with_replay(uniform(new), teacher.families, replay)),
+            train.of(with_replay(equal_shares(new), teacher.families, replay)),
             steps=steps,
             outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
             batch=experiment.batch,
@@ -233,7 +233,7 @@ def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
     )
 
 
-def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Split) -> dict[str, Scores]:
+def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Held) -> dict[str, Scores]:
     return {
         name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
         for name in tasks.families

@@ -92,7 +92,7 @@ def _run(
     return outputs, [x for x, _ in pairs], [z for _, z in pairs]
 
 
-def layers(
+def traced_layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
 ) -> list[Layer]:
     """The inputs of the layers of `net` and the gradients at their outputs, on `x`: those of the

@@ -1,5 +1,5 @@
-"""Classifiers by prototypes, which are class means: `METRICS`, by the distance; and heads that are
-made from a task's examples: one that chooses the nearest prototype, and ridge regression.
+"""Classifiers by prototypes, which are class means: `CLASSIFIERS`, by the distance; and heads that
+are made from a task's examples: one that chooses the nearest prototype, and ridge regression.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
@@ -131,7 +131,7 @@ def discriminant(
     spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
     centre = jnp.mean(features, axis=0)
     away = means - centre
-    directions = shrunk(spread, away)
+    directions = shrunk_rows(spread, away)
     biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
     return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
 
@@ -165,7 +165,7 @@ def quadratic(
 
 
 Metric = Literal["squared", "pooled", "mahalanobis"]
-METRICS: dict[Metric, Callable[..., Classifier]] = {
+CLASSIFIERS: dict[Metric, Callable[..., Classifier]] = {
     "squared": nearest_mean,
     "pooled": discriminant,
     "mahalanobis": quadratic,
@@ -217,7 +217,7 @@ def _factored_jvp(
 
 
 @jax.jit
-def shrunk(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Array, "k d"]:
+def shrunk_rows(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Array, "k d"]:
     """The rows of B (A^T A + I)^-1, by the smaller of two systems: where A has few rows, the
     inverse is I - A^T (A A^T + I)^-1 A."""
     few = len(spread) < spread.shape[1]

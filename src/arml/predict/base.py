@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from arml.predict.folds import FOLDS, NEAR, equal_inputs
 from arml.predict.inputs import checked_groups, places_of
-from arml.predict.pictures import LOG, Bad, PictureReader, Progress
+from arml.predict.pictures import LOG, Bad, OnPicture, PictureReader
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -69,7 +69,7 @@ class LearnerBase(abc.ABC):
         self,
         x: Any,
         what: str = "queries",
-        progress: Progress | None = None,
+        progress: OnPicture | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
         """The inputs as arrays, checked; `what` is their name in errors. `bad` gets the problems of

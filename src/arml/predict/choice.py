@@ -18,7 +18,7 @@ from arml.predict.folds import Places
 from arml.predict.models import class_weights, fitted
 from arml.results.machine import one_blas_thread
 
-LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
+THE_LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
 LEAST = 0.02
 """A model whose weight is smaller is left out."""

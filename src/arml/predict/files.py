@@ -116,7 +116,7 @@ def check_new(folder: Path) -> None:
 # The configuration.
 
 
-def kind_of(folder: Path) -> str | None:
+def what_is(folder: Path) -> str | None:
     """The kind of a folder, as its `config.json` states it; None for any other."""
     try:
         return str(read_json(folder / CONFIG).get("what"))
@@ -124,16 +124,16 @@ def kind_of(folder: Path) -> str | None:
         return None
 
 
-def write_config(folder: Path, what: str, content: JsonView) -> None:
+def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""
     whole = json.loads(json.dumps({"what": what, "format": FORMAT, **content}))
     write_json(folder / CONFIG, {**whole, "sha256": checksum(whole)})
 
 
-def read_config(folder: Path, what: str) -> Json:
-    """What `write_config` wrote. **Raises** `RunError` for another kind or version of folder, or if
-    it was altered or cut short."""
+def read_checked(folder: Path, what: str) -> Json:
+    """What `write_checked` wrote. **Raises** `RunError` for another kind or version of folder,
+    or if it was altered or cut short."""
     content = read_json(folder / CONFIG)
     stated = content.pop("sha256", None)
     if content.get("what") != what:

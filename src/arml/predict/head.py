@@ -24,8 +24,8 @@ these examples are. Where nothing can be left out, both are what suited other se
 
 A sample weight counts an example as often as it says in all of these sums.
 
-`fit` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files, which
-learn and predict in a browser: the formulas stand here alone.
+`fit_metric` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files,
+which learn and predict in a browser: the formulas stand here alone.
 
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
@@ -123,7 +123,7 @@ def traced_factor(rows: Any) -> Any:
     return (z / jnp.sqrt(size)) @ rows
 
 
-def fit(
+def fit_metric(
     x: Any,
     member: Any,
     weight: Any,
@@ -163,11 +163,11 @@ def fit_head(
     weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
     x = np.asarray(x, np.float32)
     with one_blas_thread():
-        head = Head(*(np.asarray(part, np.float32) for part in fit(x, member, weight)[:4]))
+        head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
         if not left_out:
             return head._replace(temperature=TEMPERATURE)
         parts = [
-            (*fit(x[train], member[train], weight[train]).answers(x[test]), test)
+            (*fit_metric(x[train], member[train], weight[train]).answers(x[test]), test)
             for train, test in folds(y, same, groups)
         ]
     if not parts:

@@ -175,12 +175,14 @@ def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) ->
     lower the mean cross-entropy of the second half."""
     half = len(y) // 2
     held = logits[half:], y[half:]
-    if half and cross_entropy(*held, temperature(logits[:half], y[:half])) < cross_entropy(*held):
+    if half and mean_cross_entropy(
+        *held, temperature(logits[:half], y[:half])
+    ) < mean_cross_entropy(*held):
         return temperature(logits, y)
     return 1.0
 
 
-def cross_entropy(
+def mean_cross_entropy(
     logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
 ) -> float:
     """The mean cross-entropy of softmax(logits / temperature)."""

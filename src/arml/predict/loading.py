@@ -19,9 +19,9 @@ from arml.predict.base import LearnerBase
 from arml.predict.files import (
     PHOTOGRAPHS,
     check_predictor,
-    kind_of,
     locate,
     unpacked,
+    what_is,
     zipped,
 )
 from arml.results.files import RunError
@@ -96,7 +96,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    if kind_of(folder) == PHOTOGRAPHS:
+    if what_is(folder) == PHOTOGRAPHS:
         from arml.predict.photos import load_photo_predictor
 
         return load_photo_predictor(folder, model)

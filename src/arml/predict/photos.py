@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
 from arml.predict.base import LearnerBase, PredictorBase, softmax
-from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_config, write_config
+from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import Head, Weights, fit_head, unit_roots
 from arml.predict.inputs import (
     checked_array,
@@ -33,13 +33,13 @@ from arml.predict.inputs import (
 from arml.predict.pictures import (
     LOG,
     Bad,
+    OnPicture,
     PictureReader,
-    Progress,
     as_image,
     content_of,
     each,
-    listed,
     pixels_of,
+    single_pictures,
     sized,
 )
 from arml.results.files import (
@@ -117,12 +117,12 @@ class PhotoLearner(LearnerBase):
         classes, places = checked_labels(labels, len(vectors))
         predictor = PhotoPredictor(self, vectors, places, classes, *more)
         if len(getattr(x, "shape", ())) != 2 and sample_weight is None:
-            pictures = listed(x)
+            pictures = single_pictures(x)
             predictor.shown = [pictures[int(np.argmax(places == k))] for k in range(len(classes))]
         return predictor
 
     def embed(
-        self, x: Any, progress: Progress | None = None, bad: Bad | None = None
+        self, x: Any, progress: OnPicture | None = None, bad: Bad | None = None
     ) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures, computed on all cores. Those of files are kept in the cache
         folder by the files' content. `bad` gets the problems of pictures that cannot be read, whose
@@ -134,7 +134,9 @@ class PhotoLearner(LearnerBase):
         if len(getattr(x, "shape", ())) == 2:
             what = "pictures [n, h, w, 3], or their vectors,"
             return checked_array(x, (dimension,), what).astype(np.float32)
-        return each(self._embedded, listed(x), np.zeros(dimension, np.float32), progress, bad)
+        return each(
+            self._embedded, single_pictures(x), np.zeros(dimension, np.float32), progress, bad
+        )
 
     def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         where, content = content_of(picture, place)
@@ -172,7 +174,7 @@ class PhotoLearner(LearnerBase):
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
 
     def read(
-        self, x: Any, what: str = "", progress: Progress | None = None, bad: Bad | None = None
+        self, x: Any, what: str = "", progress: OnPicture | None = None, bad: Bad | None = None
     ) -> np.ndarray:
         """As `embed`."""
         return self.embed(x, progress, bad)
@@ -299,7 +301,7 @@ class PhotoPredictor(PredictorBase):
             "classes": self.classes.tolist(),
             "support": write_arrays(folder / SUPPORT, support),
         }
-        write_config(folder, PHOTOGRAPHS, content)
+        write_checked(folder, PHOTOGRAPHS, content)
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.classes[:5])) + (", ..." if len(self.classes) > 5 else "")
@@ -311,7 +313,7 @@ def load_photo_predictor(folder: Path, model: Path | str | None = None) -> Photo
 
     **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
     """
-    content = read_config(folder, PHOTOGRAPHS)
+    content = read_checked(folder, PHOTOGRAPHS)
     arrays = read_arrays(folder / SUPPORT, content["support"])
     learner = PhotoLearner(remade(content["extractor"], model, threads=1))
     return PhotoPredictor(learner, classes=np.asarray(content["classes"]), **arrays)

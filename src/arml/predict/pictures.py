@@ -29,7 +29,7 @@ LOG = logging.getLogger("arml")
 """Says which pictures are doubtful."""
 Bad = dict[int, str]
 """The problems of pictures that cannot be read, by their places."""
-Progress = Callable[[int, int], object]
+OnPicture = Callable[[int, int], object]
 """Called with how many of how many pictures have been read."""
 
 
@@ -45,7 +45,7 @@ class PictureReader(NamedTuple):
     """What is cut off: see `arml.datasets.decode.cropped`."""
 
     def read(
-        self, pictures: Any, progress: Progress | None = None, bad: Bad | None = None
+        self, pictures: Any, progress: OnPicture | None = None, bad: Bad | None = None
     ) -> np.ndarray:
         """The inputs of a list of pictures: see `each`."""
         pixels = pixels_of(pictures, self.size, crop=self.crop, progress=progress, bad=bad)
@@ -62,7 +62,7 @@ def pixels_of(
     size: int = SMALL,
     *,
     crop: Crop = False,
-    progress: Progress | None = None,
+    progress: OnPicture | None = None,
     bad: Bad | None = None,
 ) -> UInt8[np.ndarray, "n size size 3"]:
     """Pictures of any size as pixels; stretched, unless `crop` first cuts off a part: see
@@ -71,14 +71,14 @@ def pixels_of(
     def one(picture: Any, place: int) -> np.ndarray:
         return sized(*content_of(picture, place), size, crop=crop)
 
-    return each(one, listed(x), np.zeros((size, size, 3), np.uint8), progress, bad)
+    return each(one, single_pictures(x), np.zeros((size, size, 3), np.uint8), progress, bad)
 
 
 def each(
     work: Callable[[Any, int], np.ndarray],
     pictures: list[Any],
     blank: np.ndarray,
-    progress: Progress | None = None,
+    progress: OnPicture | None = None,
     bad: Bad | None = None,
 ) -> np.ndarray:
     """`work(picture, place)` of all pictures, on all cores.
@@ -122,7 +122,7 @@ def each(
     return np.stack(parts) if parts else np.zeros((0, *blank.shape), blank.dtype)
 
 
-def listed(x: Any) -> list[Any]:
+def single_pictures(x: Any) -> list[Any]:
     """Single pictures."""
     shape: Any = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)

@@ -53,7 +53,7 @@ from arml.predict.models import (
 )
 from arml.predict.onnx import QUERIES, write_predictor
 from arml.predict.reliability import left_out
-from arml.predict.trained import Task, TrainedLearner, write_learner
+from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
 CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
@@ -110,7 +110,7 @@ class Predictor(PredictorBase):
 
     @classmethod
     def restored(
-        cls: type[P], learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: Task
+        cls: type[P], learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
     ) -> P:
         """A predictor from the arrays and the facts that `save` wrote. **Raises** `ValueError` for
         models of another version."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from arml.predict.base import PredictorBase
 from arml.predict.loading import load
-from arml.predict.pictures import listed, pixels_of
+from arml.predict.pictures import pixels_of, single_pictures
 
 SAMPLED = 15
 """How many pictures are looked at to tell whether they are grey."""
@@ -21,7 +21,7 @@ def starter_if_better(
     and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
     Where no example can be left out (a class has one, or copies of one), `starter` is chosen.
     """
-    pictures = listed(pictures)
+    pictures = single_pictures(pictures)
     sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
     spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
     if np.median(spread) > GREY:

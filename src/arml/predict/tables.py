@@ -17,8 +17,8 @@ tables have other tails than the synthetic ones of meta-training.
 Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
 comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
 by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
-with weights from folds: see `arml.predict.choice`. Beyond `MOST` rows the learner is none of them,
-because its kernel needs time with the square of the rows.
+with weights from folds: see `arml.predict.choice`. Beyond `MOST_ROWS` rows the learner is none of
+them, because its kernel needs time with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
     Difference: examples are left out one by one, or in tenths, from the set that predicts, so the
@@ -48,8 +48,8 @@ from arml.predict.base import PredictorBase, softmax
 from arml.predict.choice import (
     BOOSTING,
     FOREST,
-    LEARNER,
     LINEAR,
+    THE_LEARNER,
     Choice,
     Outputs,
     by_scikit,
@@ -58,7 +58,7 @@ from arml.predict.choice import (
 from arml.predict.folds import FOLDS, Places, equal_rows, folds, units_of
 from arml.predict.inputs import checked_groups, checked_labels, checked_targets
 from arml.predict.reliability import FEW, conformal_rank
-from arml.predict.trained import Task, TrainedLearner, write_learner
+from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
     Schema,
@@ -69,13 +69,13 @@ from arml.tables.columns import (
     schema_of,
     width_of,
 )
-from arml.tables.kinds import Cell, Dates, missing, normal, targets_in, text_of
+from arml.tables.kinds import AnyCell, Dates, missing, normal, targets_in, text_of
 
-MOST = 1_000
+MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
 PARTS = 5
 """Folds beyond `FEW` rows."""
-ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST)
+ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
 MANY = 5
@@ -154,7 +154,7 @@ class TablePredictor(PredictorBase):
 
     @classmethod
     def restored(
-        cls, learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: Task
+        cls, learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
     ) -> "TablePredictor":
         """A predictor from the arrays and the facts that `save` wrote."""
         classes = None if task.classes is None else np.asarray(task.classes)
@@ -207,9 +207,9 @@ class TablePredictor(PredictorBase):
     def choice(self) -> Choice:
         """The models, and the folds that give each its weight."""
         linear, many = LINEAR[self.problem.kind], len(self.y) > FEW
-        models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
+        models = [THE_LEARNER, linear, FOREST, BOOSTING] if many else [THE_LEARNER]
         parts = [test for _, test in self._parts] if many else []
-        models = models[len(self.y) > MOST :]
+        models = models[len(self.y) > MOST_ROWS :]
         return Choice(models, self._fit, self.values, self.y, parts)
 
     @cached_property
@@ -236,7 +236,9 @@ class TablePredictor(PredictorBase):
         read = reader(self.schema, values, y)
         middle, unit = (0.0, 1.0) if self.classes is not None else _standard(y)
         x, target = read(values), (y - middle) / unit
-        learn = self._by_learner if model == LEARNER else partial(by_scikit, model, self.classes)
+        learn = (
+            self._by_learner if model == THE_LEARNER else partial(by_scikit, model, self.classes)
+        )
         predict = learn(x, target)
 
         def outputs(rows: Values) -> Outputs:
@@ -511,7 +513,7 @@ class Sheet(NamedTuple):
 
 def learned_sheet(
     learner: TrainedLearner,
-    cells: Mapping[str, Sequence[Cell]],
+    cells: Mapping[str, Sequence[AnyCell]],
     lines: Sequence[int],
     target: str,
     *,

@@ -34,11 +34,11 @@ from arml.predict.files import (
     SUPPORT,
     WEIGHTS,
     check_free,
-    read_config,
-    write_config,
+    read_checked,
+    write_checked,
 )
 from arml.predict.inputs import checked_inputs
-from arml.predict.pictures import Bad, PictureReader, Progress, are_files
+from arml.predict.pictures import Bad, OnPicture, PictureReader, are_files
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.training.checkpoint import filled, named
 from arml.training.provenance import provenance
@@ -48,7 +48,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 T = TypeVar("T", bound="TrainedLearner")
 
 
-class Task(msgspec.Struct):
+class LearnedTask(msgspec.Struct):
     """The facts about a predictor's task."""
 
     classes: list[str | int | float | bool] | None
@@ -71,7 +71,7 @@ class Content(msgspec.Struct):
     weights_sha256: str
     trained: Json | None
     inputs: Json | None
-    task: Task | None = None
+    task: LearnedTask | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +124,7 @@ class TrainedLearner(LearnerBase):
         self,
         x: Any,
         what: str = "queries",
-        progress: Progress | None = None,
+        progress: OnPicture | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
         """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
@@ -198,17 +198,17 @@ def write_learner(
     }
     if support is not None:
         facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
-    write_config(folder, LEARNED, facts)
+    write_checked(folder, LEARNED, facts)
 
 
-def read_learner(kind: type[T], folder: Path) -> tuple[T, Task | None]:
+def read_learner(kind: type[T], folder: Path) -> tuple[T, LearnedTask | None]:
     """A learner that `write_learner` wrote, and its task if it is that of a predictor.
 
     **Raises** `RunError` for a folder that is none, was altered or cut short.
     """
     where = str(folder / CONFIG)
     # The checksum says that it is as it was written, not that it means anything.
-    known = read_as(Content, read_config(folder, LEARNED), where, AGAIN)
+    known = read_as(Content, read_checked(folder, LEARNED), where, AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
     arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)

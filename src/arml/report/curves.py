@@ -115,7 +115,7 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+def save_figure(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     """Write `path` with the suffixes .png and .svg, each atomically; returns both paths.
 
     **Raises:** `RunError` if they cannot be written.

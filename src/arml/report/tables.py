@@ -123,12 +123,12 @@ class Row:
     @property
     def mean(self) -> float | None:
         """The mean over tasks and runs."""
-        return mean_of([run["score"]["mean"] for run in self.runs])
+        return mean_score([run["score"]["mean"] for run in self.runs])
 
     @property
     def ci95(self) -> float | None:
         """The half-width of the interval over tasks, averaged over runs."""
-        return mean_of([run["score"]["ci95"] for run in self.runs])
+        return mean_score([run["score"]["ci95"] for run in self.runs])
 
     @property
     def spread(self) -> float | None:
@@ -140,12 +140,12 @@ class Row:
         if not self.first["families"][name]["n"]:
             return Cell("–")
         scores = [run["families"][name] for run in self.runs]
-        half = mean_of([score["ci95"] for score in scores])
+        half = mean_score([score["ci95"] for score in scores])
         small = "" if half is None else f"± {number(half, self.metric)}"
-        return Cell(number(mean_of([score["mean"] for score in scores]), self.metric), small)
+        return Cell(number(mean_score([score["mean"] for score in scores]), self.metric), small)
 
 
-def mean_of(values: Sequence[float | None]) -> float | None:
+def mean_score(values: Sequence[float | None]) -> float | None:
     """The mean, or None if a value is missing: a run that diverged must not be left out."""
     numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers and len(numbers) == len(values) else None

@@ -22,7 +22,7 @@ class Score(TypedDict):
     n: Count
 
 
-def score_of(values: np.ndarray) -> Score:
+def summary_of(values: np.ndarray) -> Score:
     """Mean, 1.96 s / sqrt(n) (s with n - 1 in its denominator) and n of one score per task."""
     n = len(values)
     with np.errstate(all="ignore"):
@@ -35,7 +35,7 @@ def paired(a: np.ndarray, b: np.ndarray) -> Score:
     """The mean of `a - b` over the same tasks, `[tasks]` each, with its 95% interval over tasks."""
     assert a.shape == b.shape
     with np.errstate(all="ignore"):
-        return score_of(a.astype(np.float64) - b)
+        return summary_of(a.astype(np.float64) - b)
 
 
 def number_of(value: float | None) -> float:
@@ -103,7 +103,7 @@ class Scores:
     @property
     def score(self) -> Score:
         """Mean, interval and number of tasks, as a result file holds them."""
-        return score_of(self.values)
+        return summary_of(self.values)
 
     @property
     def mean(self) -> float:
@@ -118,7 +118,7 @@ class Scores:
     def by_family(self) -> dict[str, Score]:
         """Mean, interval and number of tasks of each family: `{"mean", "ci95", "n"}`."""
         names = self.names or tuple(map(str, range(int(self.families.max(initial=0)) + 1)))
-        return {name: score_of(self.values[self.families == i]) for i, name in enumerate(names)}
+        return {name: summary_of(self.values[self.families == i]) for i, name in enumerate(names)}
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row for each task: its `family` and its score, in a column

@@ -31,11 +31,11 @@ from arml.tables.kinds import (
     Declared,
     Fit,
     Number,
-    Source,
+    Origin,
     alike,
     column_of,
     missing,
-    named,
+    named_cells,
     normal,
 )
 
@@ -91,7 +91,7 @@ class Schema:
                 )
             values[:, place], odd = column.read(table[column.name])
             if odd and tell is not None:
-                cells = named(column.name, table[column.name], odd, lines)
+                cells = named_cells(column.name, table[column.name], odd, lines)
                 unseen = isinstance(column, Category)
                 what = "a value that no example has" if unseen else f"no {column.kind}"
                 tell(f"{where}: {cells} is {what}, so the other columns decide")
@@ -211,7 +211,7 @@ def schema_of(
     **Raises** `ValueError` in one line for cells that are unlike the others of their column, for
     dates that can be read in two ways, and for a table in which no column has two different values.
     """
-    source = Source(where, lines, dates, keep)
+    source = Origin(where, lines, dates, keep)
     columns: list[Any] = []
     counting: dict[str, str] = {}
     for name, cells in table.items():
@@ -259,7 +259,7 @@ def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
     """A hint for each last row that sums up others."""
     n = len(next(iter(table.values()), ()))
     return [
-        f"{named(name, cells, [n - 1], lines)} seems to sum up other rows: remove it if so"
+        f"{named_cells(name, cells, [n - 1], lines)} seems to sum up other rows: remove it if so"
         for name, cells in table.items()
         if n > 1 and isinstance(cells[n - 1], str) and SUMS.fullmatch(cells[n - 1].strip())
     ]

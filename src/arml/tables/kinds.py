@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-Cell = Any
+AnyCell = Any
 """A text, a number, a date, or a missing value."""
-Cells = Sequence[Cell] | np.ndarray
+Cells = Sequence[AnyCell] | np.ndarray
 """Of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
@@ -126,17 +126,17 @@ ONE, EMPTY = "has one value in all rows", "is empty"
 KEEP = "; --keep or keep= uses it"
 
 
-class Declared(list[Cell]):
+class Declared(list[AnyCell]):
     """Cells of a column that its data frame declares a category."""
 
-    def __init__(self, cells: Iterable[Cell], order: Iterable[Cell]) -> None:
+    def __init__(self, cells: Iterable[AnyCell], order: Iterable[AnyCell]) -> None:
         super().__init__(cells)
         self.order = tuple(map(text_of, order))
         """Its values, if they have an order."""
 
 
 @dataclass
-class Source:
+class Origin:
     """A table whose columns are read: what its user says of it, and what is found."""
 
     where: str = "the table"
@@ -157,11 +157,11 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
     kind: ClassVar[str]
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence["Column"]:
+    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence["Column"]:
         """The ways in which this kind may read the cells, the likeliest first."""
         raise NotImplementedError
 
-    def one(self, cell: Cell) -> float | None:
+    def one(self, cell: AnyCell) -> float | None:
         """ONE cell as a number; None if it cannot be read."""
         raise NotImplementedError
 
@@ -200,13 +200,13 @@ class Number(Column, frozen=True, tag="number"):
     """One of `STYLES`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence[Column]:
+    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence[Column]:
         """Plain, or with the most frequent unit in each style; but digits with a leading zero are
         codes."""
         if is_code(cells) and name not in source.keep:
             return []
         marked = [c for c in cells if isinstance(c, str) and number(c) is None]
-        parts = [(tidy(c), part) for c in marked if (part := parts_of(c))]
+        parts = [(tidy(c), part) for c in marked if (part := split_number(c))]
         if not parts:
             return [cls(name)]
         unit = Counter(unit for _, (_, _, unit) in parts).most_common(1)[0][0]
@@ -216,14 +216,14 @@ class Number(Column, frozen=True, tag="number"):
         }
         return [cls(name), cls(name, example, unit, max(reads, key=lambda style: reads[style]))]
 
-    def one(self, cell: Cell) -> float | None:
+    def one(self, cell: AnyCell) -> float | None:
         """Without its marks."""
         value = number(cell)
         if not self.unit and (
             not isinstance(cell, str) or (value is not None and not self.example)
         ):
             return value
-        sign, digits, unit = parts_of(cell) or ("", "", None)
+        sign, digits, unit = split_number(cell) or ("", "", None)
         plain = _digits(digits, self.style) if unit == self.unit else None
         return None if plain is None else number(sign + plain)
 
@@ -241,11 +241,11 @@ class Time(Column, frozen=True, tag="time"):
     kind = "time"
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence["Column"]:
+    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence["Column"]:
         """One."""
         return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
 
-    def one(self, cell: Cell) -> float | None:
+    def one(self, cell: AnyCell) -> float | None:
         """In hours."""
         if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > LONGEST:
             return None
@@ -273,11 +273,11 @@ class Date(Column, frozen=True, tag="date"):
     """One of `ORDERS`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Source) -> Sequence[Column]:
+    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence[Column]:
         """One for each order of day, month and year."""
         return [cls(name, order=order) for order in ((source.dates,) if source.dates else ORDERS)]
 
-    def one(self, cell: Cell) -> float | None:
+    def one(self, cell: AnyCell) -> float | None:
         """In days since 1970."""
         text = str(cell).strip()
         if len(text) > LONGEST or isinstance(cell, numbers.Number) or text.isdecimal():
@@ -350,17 +350,17 @@ def targets_in(
 
     **Raises** `ValueError` in one line for a cell that is no number.
     """
-    fits = [Fit(way, *way.read(cells)) for way in Number.ways(name, cells, Source(keep=(name,)))]
+    fits = [Fit(way, *way.read(cells)) for way in Number.ways(name, cells, Origin(keep=(name,)))]
     way, values, _ = min(fits, key=lambda fit: np.isnan(fit.values).sum())
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
-            f"{where}: {named(name, cells, odd, lines)} is no number to predict: choose "
+            f"{where}: {named_cells(name, cells, odd, lines)} is no number to predict: choose "
             "another --target, or the learner tables, which predicts classes"
         )
     return values, f"read as numbers: {name} ({way.about()})" if way.example else ""
 
 
-def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
+def column_of(name: str, cells: Cells, source: Origin) -> Fit | None:
     """How the cells of a column are read; None if they are not, with the reason in `source`.
 
     **Raises** `ValueError` in one line for dates that can be read in two ways.
@@ -374,7 +374,7 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
     told = strange(cells, known)
     if odd := [i for i in told if is_number(cells[i]) and number(cells[i]) is None]:
-        infinite = named(name, cells, odd, source.lines)
+        infinite = named_cells(name, cells, odd, source.lines)
         source.errors.append(f"{infinite} is not finite, or too large")
         return None
     best: list[Fit] = []
@@ -405,12 +405,12 @@ def column_of(name: str, cells: Cells, source: Source) -> Fit | None:
         if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat and name not in source.keep:
             unit = fit.column.unit if isinstance(fit.column, Number) else ""
             what = f"is no {fit.column.kind}{unit and f' with the unit {unit!r}'}"
-            source.errors.append(f"{named(name, cells, odd, source.lines)} {what}")
+            source.errors.append(f"{named_cells(name, cells, odd, source.lines)} {what}")
             return None
     return _category(name, cells, counts, source)
 
 
-def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> Fit | None:
+def _category(name: str, cells: Cells, counts: Counter[str], source: Origin) -> Fit | None:
     """Texts as a category, unless they differ in nearly every row."""
     n, why = counts.total(), ""
     odd = [text for text in counts if number(text) is None]
@@ -441,7 +441,7 @@ def _category(name: str, cells: Cells, counts: Counter[str], source: Source) -> 
     return _varied(Category(name, texts=tuple(sorted(counts))), cells, source)
 
 
-def _varied(column: Column, cells: Cells, source: Source) -> Fit | None:
+def _varied(column: Column, cells: Cells, source: Origin) -> Fit | None:
     """The column, unless it has one value that nobody wants to keep."""
     fit = Fit(column, *column.read(cells))
     known = fit.values[~np.isnan(fit.values)]
@@ -466,7 +466,7 @@ def strange(cells: Cells, places: Iterable[int]) -> list[int]:
     return [i for i, c in pairs if not isinstance(c, str) or not UNKNOWN.fullmatch(tidy(c).lower())]
 
 
-def named(name: str, cells: Cells, places: Iterable[int], lines: Sequence[int] | None) -> str:
+def named_cells(name: str, cells: Cells, places: Iterable[int], lines: Sequence[int] | None) -> str:
     """Cells of a column with their rows, for a message."""
     rows: dict[str, int] = {}
     for i in places:
@@ -488,7 +488,7 @@ def is_code(cells: Cells) -> bool:
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
 
 
-def missing(cell: Cell) -> bool:
+def missing(cell: AnyCell) -> bool:
     """Whether the cell is empty."""
     if isinstance(cell, str):
         return bool(MISSING.fullmatch((text := cell.strip()).lower())) or text == "None"
@@ -508,19 +508,19 @@ def tidy(text: str) -> str:
     return " ".join(normal(text).translate(TIDY).split())
 
 
-def text_of(cell: Cell) -> str:
+def text_of(cell: AnyCell) -> str:
     """A cell of a category as text: the number 1.0 is the text 1."""
     if isinstance(cell, float | np.floating) and float(cell).is_integer():
         return str(int(cell))
     return normal(cell if isinstance(cell, str) else str(cell))
 
 
-def is_number(cell: Cell) -> bool:
+def is_number(cell: AnyCell) -> bool:
     """Whether a cell is a number, and no text."""
     return isinstance(cell, numbers.Real | decimal.Decimal) and not isinstance(cell, bool)
 
 
-def number(cell: Cell) -> float | None:
+def number(cell: AnyCell) -> float | None:
     """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
     bits."""
     value = math.nan
@@ -536,7 +536,7 @@ def number(cell: Cell) -> float | None:
     return value if abs(value) <= LARGEST else None
 
 
-def parts_of(cell: Cell) -> tuple[str, str, str] | None:
+def split_number(cell: AnyCell) -> tuple[str, str, str] | None:
     """The sign, the digits and the unit of a number with marks; None for another cell."""
     if not isinstance(cell, str) or len(cell) > LONGEST:
         return None

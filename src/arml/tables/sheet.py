@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.results.machine import extra
-from arml.tables.kinds import Cell, Number, named, normal, parts_of, text_of
+from arml.tables.kinds import AnyCell, Number, named_cells, normal, split_number, text_of
 
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
@@ -23,7 +23,7 @@ THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 
-Cells = dict[str, list[Cell]]
+Cells = dict[str, list[AnyCell]]
 """The cells of a file by column: texts of a CSV file, values of an Excel file."""
 
 
@@ -88,8 +88,8 @@ def read_numbers(
         x[:, place], _ = Number(name).read(cells[name])
         if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
             raise ValueError(
-                f"{path}: {named(name, cells[name], odd, lines)} is no finite number: remove the "
-                "column or correct it"
+                f"{path}: {named_cells(name, cells[name], odd, lines)} is no finite number: remove "
+                "the column or correct it"
             )
     return x, names, texts, lines
 
@@ -143,7 +143,7 @@ def _with_points(columns: Cells, where: str, *, sure: bool) -> Cells:
     """
     commas = {}
     for name, cells in columns.items():
-        parts = (parts_of(cell) for cell in cells if "," in cell)
+        parts = (split_number(cell) for cell in cells if "," in cell)
         if some := [part[1] for part in parts if part and COMMA.fullmatch(part[1])]:
             commas[name] = sure or not all(map(THOUSANDS.fullmatch, some))
     if not any(commas.values()):
@@ -160,7 +160,7 @@ def _with_points(columns: Cells, where: str, *, sure: bool) -> Cells:
             )
     return {
         name: [
-            c.replace(",", ".") if (part := parts_of(c)) and COMMA.fullmatch(part[1]) else c
+            c.replace(",", ".") if (part := split_number(c)) and COMMA.fullmatch(part[1]) else c
             for c in cells
         ]
         if name in commas

@@ -43,7 +43,7 @@ def distinct(
     return jax.lax.fori_loop(0, number - 1, push, code)
 
 
-class Table(eqx.Module):
+class ClassTable(eqx.Module):
     """Where the images of each class are in the list of all images, and which classes a family has
     in the list of all classes."""
 
@@ -122,7 +122,7 @@ class ImageEpisodes(Episodes):
     """Pixels a side of the pictures that frozen features were made of; None for pictures."""
     pixels: UInt8[Array, "n size size 3"] | Float[Array, "n *features"] | None
     """The images on the device; None if they are on the disk."""
-    table: Table
+    table: ClassTable
     disk: Disk | None = eqx.field(static=True, default=None)
     copies: tuple[str, ...] = eqx.field(static=True, default=())
     """What is to be said of pictures that somebody resized before."""
@@ -160,7 +160,7 @@ class Drawn(NamedTuple):
     """The support images of each class, then its queries."""
 
 
-def draw(table: Table, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
+def draw(table: ClassTable, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
     """Draw ONE task of the classes and images of a table."""
     ways, each = problem.outputs, problem.shots + problem.queries
     family_key, class_key, image_key = jax.random.split(key, 3)
@@ -209,7 +209,7 @@ def image_episodes(
     count = np.array([len(piece) for piece in pieces], np.int32)
     numbers = np.array([len(some) for some in chosen], np.int32)
     first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, numbers))
-    table = Table(*map(jnp.asarray, (first, count, first_class, numbers)))
+    table = ClassTable(*map(jnp.asarray, (first, count, first_class, numbers)))
     features = families[0].images.shape[1:]
     problem = Problem("classification", features, ways, shots, queries, len(count))
     names = tuple(family.name for family in families)

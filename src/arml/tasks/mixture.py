@@ -77,7 +77,9 @@ def mixture(*parts: TaskDistribution, stage: Stage | None = None) -> Mixture:
             f"expected families of one problem, got {' and '.join(map(str, sorted(shapes)))}: give "
             "them the same ways, shots, queries and size"
         )
-    return Mixture(families, problems[0], parts, shares_of(stage or uniform(families), families))
+    return Mixture(
+        families, problems[0], parts, shares_of(stage or equal_shares(families), families)
+    )
 
 
 def one_of(part: TaskDistribution, wanted: Int[Array, ""], *, key: PRNGKeyArray) -> Task:
@@ -103,7 +105,7 @@ def either(chosen: Array, a: Task, b: Task) -> Task:
     return jax.tree.map(lambda x, y: jnp.where(chosen, x, y), a, b)
 
 
-def uniform(families: Sequence[str]) -> dict[str, float]:
+def equal_shares(families: Sequence[str]) -> dict[str, float]:
     """Equal shares."""
     return {name: 1 / len(families) for name in families}
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from arml.core.checks import at_least
-from arml.training.devices import TASKS
+from arml.training.devices import AXIS
 
 SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
@@ -100,7 +100,7 @@ def of_all(mesh: Mesh | None, value: int) -> list[int]:
     """The value that each process gives, once for each of its devices."""
     if mesh is None or not mesh.is_multi_process:
         return [value]
-    apart, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ([TASKS], []))
+    apart, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ([AXIS], []))
     own = jax.make_array_from_callback((mesh.size,), apart, lambda _: np.full(1, value, np.int32))
     return [int(one) for one in np.asarray(_moved(own, whole))]
 

@@ -22,8 +22,8 @@ from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
 from arml.training.devices import over_tasks
 from arml.training.progress import bar
 
-Split = Literal["validation", "test"]
-SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
+Held = Literal["validation", "test"]
+SPLIT_SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 """The seed that fixes the tasks of each split; those of `train` are tasks of the training."""
 
 Look = Callable[..., PyTree]
@@ -109,7 +109,7 @@ def evaluate(
     tasks: TasksLike,
     n: int = 1_000,
     *,
-    split: Split = "test",
+    split: Held = "test",
     steps: int | None = None,
     chunk: int | None = None,
     mesh: Mesh | None = None,
@@ -197,5 +197,5 @@ def at_once_by_default(problem: Problem) -> int:
 
 def split_keys(split: str, first: int, chunk: int) -> Array:
     """The keys of `chunk` tasks from `first` on, functions of the split and the task's number."""
-    key = jax.random.key(SEEDS[split])
+    key = jax.random.key(SPLIT_SEEDS[split])
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(first, first + chunk))

@@ -29,7 +29,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.conditioned import Conditioned
-from arml.core.checks import Options, at_least, check, check_types
+from arml.core.checks import Options, at_least, check_options, check_types
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import is_inner
@@ -153,7 +153,7 @@ class OuterOptions(Options):
         """The optimiser for a run of `steps` outer steps."""
         import optax  # here, so that programs that only predict do not import it
 
-        check(self)  # else a wrong name would be an error of Optax
+        check_options(self)  # else a wrong name would be an error of Optax
         own = {name: getattr(self, name) for name in TAKEN if getattr(self, name) is not None}
         chain = [
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
@@ -424,7 +424,7 @@ class FitOptions:
         at_least(self, ("steps", "interval", "validate_every"), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)
         at_least(self, ("patience",), 0)
-        check(self.outer)
+        check_options(self.outer)
 
     def chosen(self, records: Sequence[Mapping[str, Any]], step: int, *, falls: bool) -> str:
         """The rule that chose the learner of a training which ended at `step`, in words."""
