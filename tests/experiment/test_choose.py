@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from arml.cli import main
-from arml.cli.grow import METHOD
 from arml.datasets.splits import part_sizes
 from arml.experiment.choose import SHORT, choose, paced
 from arml.experiment.recipes import recipe
@@ -53,13 +52,6 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     options = ("ways", "shots", "queries", "size", "normalisation", "average")
     for word in ("families 1", *options):
         assert word in said
-
-
-def test_a_stream_is_learned_by_a_method_that_grows(tmp_path):
-    birds = [str(draw(tmp_path / "birds", [20] * 20))]
-    (grows, _), (usual, _) = choose(birds, method=METHOD), choose(birds)
-    assert grows.algorithm.grows
-    assert grows.tasks == usual.tasks
 
 
 def test_what_is_fixed_is_not_chosen(tmp_path):

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from numbers import Integral, Real
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -93,8 +93,9 @@ def _lacking(kind: Any, value: object) -> str:
     if origin is Literal:
         return "" if value in arguments else f"one of {', '.join(map(repr, arguments))}"
     if origin in (Union, UnionType):
-        found = [_lacking(argument, value) for argument in arguments]
-        return " or ".join(found) if all(found) else ""
+        found = [_lacking(argument, value) for argument in arguments if argument is not NoneType]
+        absent = value is None and NoneType in arguments
+        return " or ".join(found) if all(found) and not absent else ""
     if origin is tuple and arguments[1:] == (...,):
         if not isinstance(value, tuple):
             return "a tuple"
@@ -105,7 +106,6 @@ def _lacking(kind: Any, value: object) -> str:
         int: ("a whole number", isinstance(number, Integral)),
         bool: ("True or False", isinstance(value, bool)),
         str: ("a text", isinstance(value, str)),
-        type(None): ("None", value is None),
     }.get(origin, ("", True))
     return "" if right else expected
 
