@@ -10,9 +10,8 @@ from jaxtyping import UInt8
 from arml.predict.files import check_new
 from arml.predict.pictures import as_image
 from arml.predict.reliability import Reliability, curve_in_words
-from arml.report.render import Block, Report, Section, block, html
 from arml.report.tables import Cell, Line, Table
-from arml.results.files import RunError, write_bytes, write_text
+from arml.results.files import Json, RunError, write_bytes, write_text
 
 SHOWN = 12
 """Pictures of a list on the page."""
@@ -82,6 +81,9 @@ def write_answers(
 
     **Raises** `RunError` if it cannot be written.
     """
+    # Here, because it loads the package that draws figures.
+    from arml.report.render import Report, Section, block, html
+
     found = predictor.reliability()
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(predictor.classes))]
     shown = {name: as_image(pictures[name]) for name in first}
@@ -94,7 +96,7 @@ def write_answers(
     least = min(SHOWN, (len(read) + 1) // 2)
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
-    def listed(title: str, rows: Sequence[tuple[str, str]]) -> list[Block]:
+    def listed(title: str, rows: Sequence[tuple[str, str]]) -> list[Json]:
         each = [(as_image(pictures[name]), name, text) for name, text in rows]
         heading = [block("heading", text=title)] if title else []
         return [*heading, block("pictures", pictures=each)] if each else []
@@ -109,7 +111,7 @@ def write_answers(
             for one in some
         ]
 
-    trust: list[Block] = [
+    trust: list[Json] = [
         block("text", text=line)
         for line in found.lines(names)
         if not line.startswith(("check ", "and "))
