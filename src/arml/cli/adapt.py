@@ -4,7 +4,7 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -316,7 +316,7 @@ Columns = list[tuple[str, Iterable[Any]]]
 def _answer(
     inputs: Any, predictor: Any, queries: Queries, options: AnswerOptions
 ) -> "list[Answer]":
-    """Write the answers; returns those about pictures."""
+    """Write the answers; returns those that are labels."""
     first = "row" if isinstance(queries.names[0], int) else "file"
     # A name that is no UTF-8 can be written all the same.
     names = [os.fsencode(str(name)).decode("utf-8", "replace") for name in queries.names]
@@ -324,10 +324,18 @@ def _answer(
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))
         matters = ("matters", inputs.decisive(predictor, queries))
+    answers: list[Answer] = []
     if predictor.classes is None:
         columns += _numbers(predictor, queries.batches, options.level)
     else:
-        columns += _labels(predictor, queries, options.none)
+        answers = _labels(predictor, queries, names, options.none)
+        chances = ["" if one.problem else f"{one.probability:.4f}" for one in answers]
+        columns += [("label", [one.label for one in answers]), ("probability", chances)]
+        novelty = [one.novelty for one in answers]
+        if novelty != [None] * len(novelty):
+            columns.append(("novelty", ["" if far is None else f"{far:.2f}" for far in novelty]))
+        if queries.bad:
+            columns.append(("problem", [one.problem for one in answers]))
     columns += [matters] if options.matter else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -338,33 +346,28 @@ def _answer(
     else:
         write_text(options.out, text.getvalue())
         tell(f"written to {options.out}")
-    return _pictures(queries, dict(columns), options) if queries.pictures else []
+    if queries.pictures:
+        _pictures(queries, answers, options)
+    return answers
 
 
-def _pictures(queries: Queries, cells: Mapping[str, Any], options: AnswerOptions) -> "list[Answer]":
-    """The answers about pictures; the least certain are named, and files are sorted."""
-    from arml.predict.answers import Answer, sort_into
+def _pictures(queries: Queries, answers: "Sequence[Answer]", options: AnswerOptions) -> None:
+    """Name the pictures that cannot be read and those that are least certain, and sort the
+    files."""
+    from arml.predict.answers import sort_into
 
-    none = [""] * len(queries.names)
-    each = zip(cells["label"], cells["probability"], cells.get("novelty", none), strict=True)
-    answers = [
-        Answer(str(name), str(label), float(p or 0), float(far or 0), queries.bad.get(place, ""))
-        for place, (name, (label, p, far)) in enumerate(zip(queries.names, each, strict=True))
-    ]
-    if queries.bad:
-        each_bad = ", ".join(f"{queries.names[k]} ({why})" for k, why in queries.bad.items())
-        n = len(queries.bad)
-        tell(f"{n} of {len(answers)} pictures cannot be read, and have no label: {each_bad}")
+    if bad := [f"{one.name} ({one.problem})" for one in answers if one.problem]:
+        said = f"{len(bad)} of {len(answers)} pictures cannot be read, and have no label"
+        tell(f"{said}: {', '.join(bad)}")
     unsure = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     if len(unsure) > LABELLED:
-        names = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
-        tell(f"least certain, so that labels of these would teach most: {names}")
+        named = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
+        tell(f"least certain, so that labels of these would teach most: {named}")
     if options.sort_into is not None:
         read = [picture.read for picture in queries.pictures]
         counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
-    return answers
 
 
 def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
@@ -385,36 +388,26 @@ def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
     ]
 
 
-def _labels(predictor: Any, queries: Queries, none: bool) -> Columns:
-    """The label, its probability and the novelty of each query, and its problem if it has one."""
-    chances, novelties, outside = [], [], []
+def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) -> "list[Answer]":
+    """The label, its probability and the novelty of each query, or its problem."""
+    from arml.predict.answers import Answer
+
+    answers: list[Answer] = []
     for batch in queries.batches:
-        chances.append(predictor.predict_proba(batch))
-        if (novelty := predictor.novelty(batch)) is not None:
-            novelties.append(novelty)
+        chances, novelty = predictor.predict_proba(batch), predictor.novelty(batch)
+        labels = predictor.classes[chances.argmax(axis=1)].astype(object)
         if none:
-            outside.append(predictor.outside(batch, chances[-1]))
-    every = np.concatenate(chances)
-    labels, top = predictor.classes[every.argmax(axis=1)].astype(object), every.max(axis=1)
-    if none:
-        labels[np.concatenate(outside)] = NONE
-    columns: Columns = [("label", labels), ("probability", [f"{p:.4f}" for p in top])]
+            labels[predictor.outside(batch, chances)] = NONE
+        for k, label in enumerate(labels):
+            name, problem = names[len(answers)], queries.bad.get(len(answers), "")
+            far = None if novelty is None or problem else float(novelty[k])
+            given = "" if problem else str(label), float(chances[k].max())
+            answers.append(Answer(name, *given, far, problem))
     if np.bincount(predictor.y).max() == 1:
         tell("one example a class: the probabilities are not checked")
-    if novelties:
-        novelty = np.concatenate(novelties)
-        columns.append(("novelty", [f"{value:.2f}" for value in novelty]))
-        novelty[[*queries.bad]] = 0
-        if above := int(np.sum(novelty > 1)):
-            tell(
-                f"{above} of {len(novelty)} queries have a novelty above 1: they may belong to "
-                "none of the classes; about 5% of the pictures of your classes have one, too"
-            )
-    if queries.bad:
-        blank = ["" if place in queries.bad else None for place in range(len(labels))]
-        columns = [
-            (name, [cell if gap is None else gap for cell, gap in zip(cells, blank, strict=True)])
-            for name, cells in columns
-        ]
-        columns.append(("problem", [queries.bad.get(place, "") for place in range(len(labels))]))
-    return columns
+    if above := sum((one.novelty or 0) > 1 for one in answers):
+        tell(
+            f"{above} of {len(answers)} queries have a novelty above 1: they may belong to "
+            "none of the classes; about 5% of the pictures of your classes have one, too"
+        )
+    return answers
