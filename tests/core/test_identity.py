@@ -61,6 +61,13 @@ def with_closure(by):
     return lambda x: by * x
 
 
+def recursive(by):
+    def function(x):
+        return by if x == 0 else function(x - 1)
+
+    return function
+
+
 def defined(text, **scope):
     """The scope of a module of this text."""
     exec(compile(text, "own.py", "exec"), scope := {"__name__": "own", **scope})
@@ -98,6 +105,7 @@ MAKE = {
     "lambda's body": lambda n: (lambda x: x + 1) if n == 1 else (lambda x: x * 1),
     "default": with_default,
     "closure": with_closure,
+    "closure with itself": recursive,
     "jitted": lambda n: jax.jit(with_closure(n)),
     "vmapped": lambda n: jax.vmap(with_closure(n)),
     "filter_jit": lambda n: eqx.filter_jit(with_closure(n)),

@@ -150,9 +150,10 @@ class _Content:
         # Not the function's `__module__`, which is the user's where JAX wraps a user's function.
         place = value.__globals__.get("__name__") if function else place
         version = _library(place or "")
-        known, _ = self.seen.setdefault(id(value), (len(self.seen), value))
-        if version is None and known < len(self.seen) - 1:
-            self.note("number", known)
+        new = len(self.seen), value
+        known = self.seen.setdefault(id(value), new)
+        if version is None and known is not new:
+            self.note("number", known[0])
         elif version is not None:
             self.note(place, value.__qualname__, version)
             if function and "<locals>" in value.__code__.co_qualname:  # a wrapper
