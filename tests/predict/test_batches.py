@@ -116,7 +116,9 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     saved, files, chances = photos
     monkeypatch.setattr(batches, "AT_ONCE", 4)
     table = tmp_path / "one.parquet"
-    parquet.write_table(pa.table({"file": [str(file) for file in files], "n": range(9)}), table)
+    late = [None] * 4 + ["x"] * 5
+    columns = {"file": [str(file) for file in files], "n": range(9), "late": late}
+    parquet.write_table(pa.table(columns), table)
     system, ((name,),) = parts_of(str(table))
     row = {"name": "part.parquet", "files": json.dumps([name])}
     writer = PartWriter(BatchPredictor(saved), system, tmp_path)
@@ -124,6 +126,7 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     found = parquet.read_table(tmp_path / "part.parquet").to_pandas()
     right(found, chances)
     assert [*found["n"]] == [*range(9)]
+    assert [*found["late"]][4:] == late[4:]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray
@@ -144,7 +147,7 @@ def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, mo
     assert [a == b for a, b in zip(times, again, strict=True)] == [True, False, True]
     right(dataset.dataset(parts).to_table().to_pandas(), chances)
     assert main([*command[:2], str(files[0]), *command[3:]]) == 2
-    assert "holds the answers of another predictor or source" in capsys.readouterr().err
+    assert "holds the answers of another predictor, level or source" in capsys.readouterr().err
 
 
 def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, capsys):
@@ -154,7 +157,7 @@ def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, caps
     for source, words, said in (
         (empty, ["--out", str(tmp_path / "out")], "pictures or Parquet files at"),
         (files[0], [], "--on takes one source and --out FOLDER"),
-        (files[0], ["--out", str(tmp_path / "out"), "--none"], "neither --none"),
+        (files[0], ["--out", str(tmp_path / "out"), "--none"], "--on takes no --none"),
     ):
         assert main(["predict", str(saved), str(source), "--on", "ray", *words]) == 2
         assert said in capsys.readouterr().err

@@ -214,6 +214,9 @@ def test_intervals_of_numbers_hold_the_stated_share():
         low, high = predictor.interval(x[20:], 0.8)
         held.append(np.mean((low <= y[20:]) & (y[20:] <= high)))
     assert 0.7 < np.mean(held) < 0.9  # of 24 sets of examples: 0.80, with a deviation of 0.10
+    nine, copied = range(9), [0, *range(8)]
+    assert few.adapt(x[nine], y[nine]).is_enough(0.9)
+    assert not few.adapt(x[copied], y[copied]).is_enough(0.9)
     with pytest.raises(ValueError, match=r"20 examples are too few for a level of 0\.99"):
         predictor.interval(x, 0.99)
 

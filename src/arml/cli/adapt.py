@@ -197,16 +197,11 @@ def predict_command(arguments: Sequence[str]) -> int:
 def _predict_on(options: PredictOptions, on: str) -> int:
     from arml.predict.batches import BatchPredictor, predict_parts
 
-    if (
-        len(options.query) > 1
-        or options.out is None
-        or options.none
-        or options.columns
-        or options.matter
-    ):
-        raise ValueError(
-            "--on takes one source, --out FOLDER, and no --none, --columns or --matter"
-        )
+    useless = ("none", "columns", "matter", "strict", "sort_into")
+    if odd := [f"--{name.replace('_', '-')}" for name in useless if getattr(options, name)]:
+        raise ValueError(f"--on takes no {', '.join(odd)}: leave it out")
+    if len(options.query) > 1 or options.out is None:
+        raise ValueError("--on takes one source and --out FOLDER: give both")
     predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
     with Display(Console(stderr=True), "reading the source") as display:
 
@@ -374,8 +369,7 @@ def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
     """The predicted numbers, and their intervals if there are enough examples for the level."""
     from arml.predict.reliability import digits_of  # scikit-learn, which classes do not need
 
-    digits = digits_of(predictor.y)
-    enough = len(predictor.y) >= level / (1 - level) - 1e-9
+    digits, enough = digits_of(predictor.y), predictor.is_enough(level)
     names = ["prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if enough else [])]
     parts = []
     for batch in batches:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from arml.predict.folds import FOLDS, NEAR, equal_inputs
+from arml.predict.folds import FOLDS, NEAR, equal_inputs, units_of
 from arml.predict.inputs import checked_groups, places_of
 from arml.predict.pictures import LOG, Bad, OnPicture, PictureReader
 from arml.predict.reliability import (
@@ -22,6 +22,7 @@ from arml.predict.reliability import (
     NumberReliability,
     Reliability,
     classification_reliability,
+    conformal_rank,
     regression_reliability,
 )
 
@@ -273,6 +274,15 @@ class PredictorBase(abc.ABC):
         if self.classes is None:
             return regression_reliability(*given, *together, **options)
         return classification_reliability(*given, self.classes, *together, **options)
+
+    @property
+    def _independent(self) -> int:
+        """How many examples, copies or groups can be left out."""
+        return len(np.unique(units_of(self.y, self._same, self.groups)))
+
+    def is_enough(self, level: float) -> bool:
+        """Whether the examples are enough for intervals that hold `level` of new numbers."""
+        return conformal_rank(level, self._independent) is not None
 
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:

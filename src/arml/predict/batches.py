@@ -27,6 +27,8 @@ from arml.results.machine import extra
 
 PICTURES = ("bytes", "image", "path", "file")
 """Columns of pictures; the first that is there is read: bytes, pixels, addresses, mappings."""
+ANSWERS = ("prediction", "low", "high"), ("label", "probability", "novelty")
+"""Columns of the answers: numbers, and classes."""
 AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
 """Pictures or rows of a batch, and pictures of a part."""
 
@@ -84,11 +86,10 @@ class BatchPredictor:
     def _answers(self, x: Any) -> dict[str, Any]:
         """The columns of the answers to these inputs; to none if they are None."""
         predictor = self.predictor
-        names = ("prediction", "low", "high"), ("label", "probability", "novelty")
-        values: dict[str, Any] = dict.fromkeys(names[predictor.classes is not None], np.nan)
+        values: dict[str, Any] = dict.fromkeys(ANSWERS[predictor.classes is not None], np.nan)
         if x is not None and predictor.classes is None:
             values["prediction"] = np.ravel(predictor.predict(x))
-            if len(predictor.y) >= self.level / (1 - self.level) - 1e-9:
+            if predictor.is_enough(self.level):
                 values["low"], values["high"] = map(np.ravel, predictor.interval(x, self.level))
         elif x is not None:
             chances, novelty = predictor.predict_proba(x), predictor.novelty(x)
@@ -166,14 +167,20 @@ class PartWriter:
     def __call__(self, row: dict[str, str]) -> dict[str, int]:
         """Carry out the part of a row; returns how many answers there are, and errors of them."""
         import pyarrow as pa
+        from pyarrow.dataset import dataset
         from pyarrow.parquet import ParquetWriter
 
         counts, place = np.zeros(2, int), self.out / row["name"]
+        names, kinds = json.loads(row["files"]), dict[str, Any]()
+        if names[0].endswith(TABLE):  # the cells of a batch may be empty, and show no type
+            kinds = {one.name: one.type for one in dataset(names, filesystem=self.files).schema}
+        for name in ("error", *sum(ANSWERS, ())):
+            kinds.pop(name, None)
         with ExitStack() as opened, open(f"{place}.part", "wb") as file:
             writer = None
-            for batch in self._batches(json.loads(row["files"])):
+            for batch in self._batches(names):
                 found = self.predict(batch)
-                table = pa.table({k: pa.array(v.tolist()) for k, v in found.items()})
+                table = pa.table({k: pa.array(v.tolist(), kinds.get(k)) for k, v in found.items()})
                 writer = writer or opened.enter_context(ParquetWriter(file, table.schema))
                 writer.write_table(table.cast(writer.schema))
                 counts += table.num_rows, np.sum(found["error"] != "")
@@ -194,15 +201,18 @@ def predict_parts(
     **Returns** the number of `answers` and of `errors` that it made.
 
     **Raises** `ValueError` in one line for a source or a cluster that is not there, and `RunError`
-    if `out` holds the answers of another predictor or source.
+    if `out` holds the answers of another predictor, level or source.
     """
-    data, who = extra("ray.data", "ray", "--on ray"), digest_of(predict.folder / CONFIG)
-    files, parts = parts_of(source)
-    named = {f"part-{i:06}-{checksum([who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}
+    data, (files, parts) = extra("ray.data", "ray", "--on ray"), parts_of(source)
+    zipped = predict.folder.is_file()
+    who = [digest_of(predict.folder if zipped else predict.folder / CONFIG), predict.level]
+    named = {f"part-{i:06}-{checksum([*who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}
     out.mkdir(parents=True, exist_ok=True)
     made = {path.name for path in out.glob(f"*{TABLE}")}
     if made - named.keys():
-        raise RunError(f"{out} holds the answers of another predictor or source: name another")
+        raise RunError(
+            f"{out} holds the answers of another predictor, level or source: name another"
+        )
     rows = [{"name": k, "files": json.dumps(one)} for k, one in named.items() if k not in made]
     counts, done = {"answers": 0, "errors": 0}, len(made)
     watch(done, len(parts))

@@ -55,7 +55,7 @@ from arml.predict.choice import (
     by_scikit,
     mean_of,
 )
-from arml.predict.folds import FOLDS, Places, equal_rows, folds, units_of
+from arml.predict.folds import FOLDS, Places, equal_rows, folds
 from arml.predict.inputs import checked_groups, checked_labels, checked_targets
 from arml.predict.reliability import FEW, conformal_rank
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
@@ -327,8 +327,7 @@ class TablePredictor(PredictorBase):
         if self.classes is not None:
             raise ValueError("classes have no interval: use predict_proba")
         centre, scale = self._fitted(self.read(x).values).T
-        independent = len(np.unique(units_of(self.y, self._same, self.groups)))
-        half = widening(self._distances, level, independent) * scale
+        half = widening(self._distances, level, self._independent) * scale
         return centre - half, centre + half
 
     @cached_property
