@@ -186,7 +186,8 @@ class Predictor(PredictorBase):
             weight = np.concatenate([self.sample_weight, np.ones(len(more))])
         groups = joined_groups(self.groups, len(more))
         added = self.learned(self.learner, joined_inputs(self.x, more), both, weight, groups)
-        added.columns, added.target, added.model = self.columns, self.target, self.model
+        added.columns, added.target = self.columns, self.target
+        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
         return added
 
     def to_onnx(self, path: Path | str) -> None:
