@@ -194,16 +194,19 @@ class TableInputs:
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
+        from arml.tables.kinds import missing
         from arml.tables.sheet import read_cells
 
         cells, lines = read_cells(path)
         texts = _column_of(cells, target or predictor.target, path)
-        if gaps := [i for i, text in enumerate(texts) if not text]:
-            kept = [i for i, text in enumerate(texts) if text]
+        numbers = predictor.classes is None  # a class may be named NA, a number may not
+        empty = [missing(text) if numbers else not text for text in texts]
+        if gaps := np.flatnonzero(empty).tolist():
+            kept = np.flatnonzero(np.logical_not(empty)).tolist()
             tell(f"left out {len(gaps)} rows without an answer, the first in row {lines[gaps[0]]}")
             cells = {name: [column[i] for i in kept] for name, column in cells.items()}
             texts, lines = [texts[i] for i in kept], [lines[i] for i in kept]
-        y = texts if predictor.classes is not None else _numbers(texts, lines, path)
+        y = _numbers(texts, lines, path) if numbers else texts
         return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
 
     def learn(

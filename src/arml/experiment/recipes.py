@@ -285,8 +285,9 @@ def study_scores() -> JsonView:
 
 def paces() -> JsonView:
     """Seconds of an outer step of each recipe that was trained on this machine."""
-    path = default_folder() / PACES
-    return read_json(path) if path.is_file() else {}
+    with contextlib.suppress(ValueError, OSError):  # there is none, or it is damaged
+        return read_json(default_folder() / PACES)
+    return {}
 
 
 def note_pace(experiment: Experiment, seconds: float) -> None:

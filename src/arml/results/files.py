@@ -16,14 +16,11 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
 from filelock import FileLock, Timeout
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 Json = dict[str, Any]
