@@ -1,4 +1,4 @@
-"""What a second process gains: one outer step of MAML on Conv-4 at 84 px, and pictures a second.
+"""The gain of a second process: one outer step of MAML on Conv-4 at 84 px, and pictures a second.
 
 Steps: pictures of noise, 5-way 1-shot, 4 tasks, 5 inner steps of second order, batch statistics.
 One process with one core, one process with two cores as two devices, and two processes with one

@@ -131,7 +131,7 @@ class Study:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Recipes that have another name today."""
     explained: Mapping[str, Any] = field(default_factory=dict)
-    """Of runs of real pictures: what `arml explain` found."""
+    """The findings of `arml explain` for runs of real pictures."""
 
     def table(self, name: str) -> StudyTable | None:
         """The table of that name."""

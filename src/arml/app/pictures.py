@@ -63,7 +63,7 @@ class Learned(NamedTuple):
 
     predictor: Any
     remark: str
-    """What predicts, and why."""
+    """The learner that predicts, and the reason."""
 
 
 def is_of_pictures(learner: LearnerBase) -> bool:

@@ -55,8 +55,8 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How an ONNX model of pictures is used. What is not given is read from the file
-    preprocessor_config.json beside the model, or assumed, and said."""
+    """How an ONNX model of pictures is used. Other options are read from the file
+    preprocessor_config.json beside the model, or assumed; a line names these."""
 
     output: str | None = None
     """Output of the ONNX model, if it has several; or a value inside it (extra onnx)."""

@@ -66,7 +66,7 @@ def _described() -> dict[str, dict[str, str]]:
 
 
 def _as_json(what: str | None) -> Json:
-    """What `arml list` prints, by kind and name; each recipe with the study's mean `score` and
+    """The lists of `arml list` by kind and name; each recipe with the study's mean `score` and
     `minutes` of one training on one core (None where there is none)."""
     from arml.experiment.recipes import study_scores
 

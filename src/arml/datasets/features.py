@@ -256,7 +256,7 @@ class Extractor:
         before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
         return (
             f"{self.path.name}: its {self.dimension:,} numbers look like the scores of ImageNet's "
-            f"classes; what they are made of suits other classes better: --output {before}"
+            f"classes; the values before them suit other classes better: --output {before}"
         )
 
 

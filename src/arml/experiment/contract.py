@@ -389,7 +389,7 @@ class Finding(NamedTuple):
     """Such as `method rescale on regression`."""
     check: str
     message: str
-    """What is wrong, or why the check does not apply; empty if all is well."""
+    """The fault, or the reason why the check does not apply; empty if all is well."""
     passed: bool
     place: str = ""
     """The file and the line of the plug-in that raised the error, if it was one."""

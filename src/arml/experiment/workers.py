@@ -129,7 +129,7 @@ def call(function: str, job: Job, stopped: Path) -> str:
         return kind + " ".join(str(error).split())[:500]
     finally:
         if alone():
-            os._exit(1)  # nobody takes the answer
+            os._exit(1)  # the caller has ended
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What becomes of answers about pictures: folders of them, and a page that opens offline."""
+"""Answers about pictures: copies in a folder for each label, and a page that opens offline."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -132,8 +132,8 @@ def write_checked(folder: Path, what: str, content: JsonView) -> None:
 
 
 def read_checked(folder: Path, what: str) -> Json:
-    """What `write_checked` wrote. **Raises** `RunError` for another kind or version of folder,
-    or if it was altered or cut short."""
+    """The content that `write_checked` wrote. **Raises** `RunError` for another kind or version of
+    folder, or if it was altered or cut short."""
     content = read_json(folder / CONFIG)
     stated = content.pop("sha256", None)
     if content.get("what") != what:

@@ -42,7 +42,7 @@ class PictureReader(NamedTuple):
     convert: Callable[[np.ndarray], np.ndarray]
     """Converts pixels `[n, size, size, 3]` to inputs."""
     crop: Crop = False
-    """What is cut off: see `arml.datasets.decode.cropped`."""
+    """The part that is cut off: see `arml.datasets.decode.cropped`."""
 
     def read(
         self, pictures: Any, progress: OnPicture | None = None, bad: Bad | None = None

@@ -340,7 +340,7 @@ def _check_range(learner: TrainedLearner, inputs: np.ndarray, targets: np.ndarra
     if not low <= np.min(inputs) <= np.max(inputs) <= high:
         warnings.warn(
             f"{said} was trained on inputs from {low:g} to {high:g}, got {np.min(inputs):.6g} to "
-            f"{np.max(inputs):.6g}: what it predicts outside is a guess",
+            f"{np.max(inputs):.6g}: predictions outside are guesses",
             stacklevel=4,
         )
 

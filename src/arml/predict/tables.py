@@ -225,7 +225,7 @@ class TablePredictor(PredictorBase):
 
     @property
     def model(self) -> str:  # type: ignore[override]
-        """What predicts: one model, or the mean of several with their weights."""
+        """The model that predicts, or the mean of several with their weights."""
         if len(self.weights) == 1:
             return next(iter(self.weights))
         return ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())

@@ -173,7 +173,7 @@ def write_learner(
     """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else;
-    `ValueError` for a learner that nobody could build again.
+    `ValueError` for a learner that could not be built again.
     """
     folder = Path(folder)
     check_free(folder, predictor=task is not None)

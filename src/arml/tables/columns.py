@@ -67,7 +67,7 @@ class Schema:
     left_out: dict[str, str] = field(default_factory=dict)
     """By the name of a column that is not used, the reason."""
     hints: tuple[str, ...] = ()
-    """What the user should know of the examples, in a line each."""
+    """Remarks on the examples for the user, a line each."""
 
     def read(
         self,
@@ -98,7 +98,7 @@ class Schema:
         return values
 
     def remarks(self) -> list[str]:
-        """Which columns are not used, why, and what else the user should know."""
+        """Which columns are not used and why, and the hints."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.left_out.items():
             by_reason.setdefault(reason, []).append(name)
@@ -194,7 +194,7 @@ def schema_of(
     dates: Dates | None = None,
     keep: Sequence[str] = (),
 ) -> Schema:
-    """What the columns of labelled rows are.
+    """The schema of labelled rows.
 
     Left out are columns with one value, texts that differ in every row, and columns that number the
     rows: whole numbers under the name of a key that all differ, those from 0 or 1 that rise by one,
@@ -266,7 +266,7 @@ def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
 
 
 def label_hints(labels: Sequence[Any], lines: Sequence[int] | None = None) -> list[str]:
-    """What a user should know of labels: values that are nearly the same, and a sum of rows."""
+    """Hints on labels: values that are nearly the same, and a sum of rows."""
     texts = [label for label in labels if isinstance(label, str)]
     alone = texts.count(texts[-1]) == 1 if texts else False
     return [*alike(texts, "labels"), *(_sums({"the label": texts}, lines) if alone else [])]

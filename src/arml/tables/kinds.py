@@ -137,7 +137,7 @@ class Declared(list[AnyCell]):
 
 @dataclass
 class Origin:
-    """A table whose columns are read: what its user says of it, and what is found."""
+    """A table whose columns are read: the choices of its user, and the findings."""
 
     where: str = "the table"
     lines: Sequence[int] | None = None
@@ -442,7 +442,7 @@ def _category(name: str, cells: Cells, counts: Counter[str], source: Origin) -> 
 
 
 def _varied(column: Column, cells: Cells, source: Origin) -> Fit | None:
-    """The column, unless it has one value that nobody wants to keep."""
+    """The column, unless it has one value and is none of those to keep."""
     fit = Fit(column, *column.read(cells))
     known = fit.values[~np.isnan(fit.values)]
     if known.std() <= 1e-12 * np.abs(known).max() and column.name not in source.keep:

@@ -125,7 +125,7 @@ class ImageEpisodes(Episodes):
     table: ClassTable
     disk: Disk | None = eqx.field(static=True, default=None)
     copies: tuple[str, ...] = eqx.field(static=True, default=())
-    """What is to be said of pictures that somebody resized before."""
+    """A remark on pictures that were resized before."""
 
     def protocol(self) -> Facts:
         size = {} if self.size is None else {"size": self.size}
