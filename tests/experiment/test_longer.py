@@ -103,7 +103,7 @@ def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
     reached = arml.run(made, tmp_path / "run")
     assert arml.run(made, tmp_path / "run") == reached < 40
     run, best = arml.Run(tmp_path / "run"), reached - 10
-    assert (run.step, run.last) == (best, reached)
+    assert (run.step, run.last, run.is_over) == (best, reached, True)
     scores = {row["step"]: row["validation"] for row in run.metrics if "validation" in row}
     assert min(scores, key=scores.get) == best
     rule = f"the best of {reached // 5} validation scores, at step {best}; the training ended after"

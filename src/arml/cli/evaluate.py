@@ -70,9 +70,9 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, or a predictor on labelled queries"""
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    from arml.predict.files import SUPPORT, is_learner
+    from arml.predict.files import is_learner, is_predictor
 
-    if (options.folder / SUPPORT).is_file():
+    if is_predictor(options.folder):
         options.refuse(("tasks", "split", "steps", "ways", "shots", "against"), "runs")
         return _predictor(options)
     if is_learner(options.folder):
@@ -163,9 +163,9 @@ def _check_seeds(runs: Sequence[Path]) -> None:
                 f"{run.folder} has other options than {runs[0]}, and is no seed of the same "
                 "experiment: move one of them to another folder"
             )
-        if run.step < own.steps:
+        if not run.is_over:
             raise RunError(
-                f"{run.folder} is at step {run.step:,} of {own.steps:,}: train it to the end, or "
+                f"{run.folder} is at step {run.last:,} of {own.steps:,}: train it to the end, or "
                 "move it away"
             )
     if len({Run(run).experiment.seed for run in runs}) < len(runs):

@@ -452,6 +452,12 @@ class Run:
         """The outer step of its learner."""
 
     @property
+    def is_over(self) -> bool:
+        """Whether its training took all steps, or was ended by its patience."""
+        later = best_of(self.metrics, falls=self._falls)[1]
+        return self.last >= self.experiment.steps or 0 < self.experiment.patience <= later
+
+    @property
     def chosen(self) -> str:
         """The rule that chose its learner among those of the training, in words."""
         options = FitOptions.of(self.experiment)

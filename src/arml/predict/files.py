@@ -79,9 +79,14 @@ def is_learner(path: Path) -> bool:
     return str(path) in shipped() or path.suffix == ".onnx"
 
 
+def is_predictor(path: Path) -> bool:
+    """Whether it is the folder of a predictor, or a zip."""
+    return (path / SUPPORT).is_file() or zipfile.is_zipfile(path)
+
+
 def check_predictor(path: Path) -> None:
     """Raise `RunError` unless it is the folder of a predictor, or a zip."""
-    if (path / SUPPORT).is_file() or zipfile.is_zipfile(path):
+    if is_predictor(path):
         return
     if is_learner(path):
         raise RunError(
