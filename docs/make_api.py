@@ -15,6 +15,7 @@ import arml
 
 PARTS = {
     "core": "Tasks and learners",
+    "tasks": "Training, validation and test tasks",
     "algorithms": "Methods",
     "training": "Training and scoring in memory",
     "results": "Scores",

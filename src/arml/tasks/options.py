@@ -44,8 +44,9 @@ from arml.tasks.images import MixedShots, device_room, image_episodes
 class Splits(NamedTuple):
     """The tasks of the three splits, and the identity of their data.
 
-        splits = arml.Splits(train_tasks, validation_tasks, test_tasks)
-        splits = arml.Splits.of_classes((x, y), ways=5, shots=1)
+        splits = arml.Splits(tasks, tasks, test=Sines(highest=4.0))
+        x, y = jax.random.normal(jax.random.key(0), (90, 8)), jnp.arange(90) // 6
+        splits = arml.Splits.of_classes((x, y), ways=3, shots=1, queries=5)
 
     `arml.fit`, `arml.evaluate` and `arml.build` take them in the place of tasks: a training gets
     the first two parts, and a score the last one.

@@ -471,7 +471,14 @@ class NotFiniteError(RunError):
 
 
 class StopTraining(Exception):
-    """Ends a training early, if a callback raises it."""
+    """Ends a training early, if a callback raises it.
+
+        def enough(moment):
+            if moment.record["loss"] < 0.01:
+                raise arml.StopTraining
+
+    The result is the learner of that moment.
+    """
 
 
 class Moment(NamedTuple):
