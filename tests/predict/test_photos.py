@@ -323,7 +323,7 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(tmp_path, capsy
     assert (
         "1 of 9 pictures cannot be read, and have no label: new/bad.png (an empty file)" in said.err
     )
-    assert "least certain, so that labels of these would teach most: new/" in said.err
+    assert "the least certain answers, to label next: new/" in said.err
     rows = said.out.splitlines()
     assert rows[:2] == ["file,label,probability,novelty,problem", "new/bad.png,,,,an empty file"]
     assert len([*Path("sorted/red").iterdir()]) == len([*Path("sorted/blue").iterdir()]) == 4

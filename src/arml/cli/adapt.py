@@ -357,7 +357,7 @@ def _pictures(queries: Queries, answers: "Sequence[Answer]", options: AnswerOpti
     unsure = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     if len(unsure) > LABELLED:
         named = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
-        tell(f"least certain, so that labels of these would teach most: {named}")
+        tell(f"the least certain answers, to label next: {named}")
     if options.sort_into is not None:
         read = [picture.read for picture in queries.pictures]
         counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)

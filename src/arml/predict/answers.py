@@ -126,7 +126,7 @@ def write_answers(
         Section(
             "unsure",
             "Least certain answers",
-            listed("Label these next: they teach most", said(read[:least])),
+            listed("Label these next", said(read[:least])),
             "Least certain",
         ),
         Section(

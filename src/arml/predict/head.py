@@ -13,10 +13,10 @@ With v the features of a picture,
 The probabilities come from the cosine to the class means, in the metric of a regularised
 Mahalanobis distance. With one example of each class S is 0, and it is the cosine of centred
 vectors. Unlike logistic regression and distances, it does not prefer classes that have more
-examples. The novelty is the distance to the nearest class times the lack of resemblance in
-direction: with five examples of each class it tells other classes better than each factor, the
-cosine of uncentred vectors, the energy of the log-odds and the top probability on all of seven sets
-of pictures (`benchmarks/results/photos.json`).
+examples. The novelty is the distance to the nearest class, times the lack of resemblance to it in
+direction. With five examples of each class it detects other classes better, on all of seven sets of
+pictures, than each factor, the cosine of uncentred vectors, the energy of the log-odds, or the top
+probability (`benchmarks/results/photos.json`).
 
 The temperature T maximises the likelihood of examples that were left out, with a prior around
 `TEMPERATURE` that counts as much as a few examples. The bound is the distance below which 95% of
