@@ -54,13 +54,11 @@ from arml.nn.autoencoders import (
     Summary,
 )
 from arml.nn.embeddings import Embed, embedding_of
-from arml.nn.graphs import MessagePassing, by_row, message_passing, symmetric
+from arml.nn.graphs import Edges, MessagePassing, Nodes, by_row, message_passing, symmetric
 from arml.nn.heads import Labels, Samples, class_means
 from arml.nn.networks import Linear, glorot, linear, truncated_normal
 
 Prototypes = Float[Array, "prototypes d"]
-Nodes = Float[Array, "n d"]
-Edges = Float[Array, "n n"]
 Structure = Callable[[Samples, Samples, Labels], Prototypes]
 """Makes the prototypes of a task from two embeddings of its samples, E and F, and their labels."""
 
@@ -502,7 +500,7 @@ def paper(problem: Problem) -> ARMLOptions:
     return on_vectors(options, problem)
 
 
-def film(problem: Problem) -> ARMLOptions:
+def _film(problem: Problem) -> ARMLOptions:
     """The paper's method with FiLM gates, and the options that measured best with them on 2-D
     regression."""
     if problem.kind == "regression":
@@ -572,7 +570,7 @@ METHODS = (
         name="arml-film",
         title="ARML, FiLM",
         about="ARML with FiLM gates, its options chosen on 2-D regression.",
-        preset=film,
+        preset=_film,
         settings={
             "regression": {
                 "network": {"init": "he"},

@@ -225,7 +225,7 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
 # The learner.
 
 
-Head = Callable[[BaseNetwork, Examples], BaseNetwork]
+_Head = Callable[[BaseNetwork, Examples], BaseNetwork]
 """Gives a network the head that a task starts from."""
 
 
@@ -238,7 +238,7 @@ class ExtendedARML(Conditioned):
     """ARML whose vertices own modulations. `choose` may weigh the vertices anew by how well their
     networks explain the support set."""
 
-    head: Head = the_learned_head
+    head: _Head = the_learned_head
     choose: "Choose | None" = None
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
@@ -405,7 +405,7 @@ class ExtendedARMLOptions(InnerOptions):
         self.check_problem(problem)
         body, keys = with_body(net, "ARML, extended,"), keys_of(key)
         features, learned = problem.features, body
-        head: Head = the_learned_head
+        head: _Head = the_learned_head
         if self.head == "ridge":
             head = RidgeHead.of(body, HEAD_SCALE)
         elif self.head != "learned":
@@ -500,7 +500,7 @@ def with_evidence() -> ExtendedARMLOptions:
 
 
 HE: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
-ARML = replace(
+_ARML = replace(
     PAPER,
     name="arml",
     kind="arml",
@@ -519,9 +519,9 @@ ARML = replace(
     exceptions=EXCEPTIONS,
 )
 METHODS = (
-    ARML,
+    _ARML,
     replace(
-        ARML,
+        _ARML,
         name="arml-layers",
         title="ARML, own layers",
         about="ARML for regression whose vertices own layers and are read by place.",

@@ -61,7 +61,7 @@ SMALLEST = 1e-6
 """Floor of the bandwidth."""
 
 Flat = Float[Array, "particles numbers"]
-Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
+_Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
 """Maps one particle's weights to its outputs for some fixed inputs."""
 
 
@@ -146,14 +146,14 @@ class BMAML(MetaLearner):
     combine: Combine = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
-    def given(self, support_x: Array) -> Callable[[Array], Outputs]:
+    def given(self, support_x: Array) -> Callable[[Array], _Outputs]:
         """A function from inputs to the function that maps a particle's weights to outputs. The
         features of a shared body are computed once for all particles."""
         if self.options.acts == "all":
             return lambda x: lambda weights: join(weights, self.net).given(support_x)(x)
         body = self.net.body.given(support_x)
 
-        def read(x: Array) -> Outputs:
+        def read(x: Array) -> _Outputs:
             features = body(x)
             return lambda weights: join(weights, self.net.head)(features)
 
@@ -175,7 +175,7 @@ class BMAML(MetaLearner):
         return prior + fit / 2 + log_gamma_prior(particle.log_gamma, *GAMMA)
 
     def move(
-        self, particles: Particle, outputs: Outputs, y: Shaped[Array, "n *targets"], steps: int
+        self, particles: Particle, outputs: _Outputs, y: Shaped[Array, "n *targets"], steps: int
     ) -> Particle:
         """The particles after `steps` of SVGD on the examples that `outputs` reads."""
         one = jax.tree.map(lambda a: a[0], particles)

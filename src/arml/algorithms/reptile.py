@@ -36,7 +36,7 @@ from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
 
-DECAY, EPSILON = 0.999, 1e-8
+_DECAY, EPSILON = 0.999, 1e-8
 
 
 class SecondMoment(Carried):
@@ -56,7 +56,7 @@ class SecondMoment(Carried):
         """The moment with one more gradient."""
 
         def mix(old: Array, new: Array | float) -> Array:
-            return DECAY * old + (1 - DECAY) * new
+            return _DECAY * old + (1 - _DECAY) * new
 
         total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
         return SecondMoment(total, mix(self.weight, 1.0))

@@ -74,13 +74,13 @@ MASKED = -1e9
 """The logit of a cell that may not be attended to."""
 
 Tokens = Float[Array, "rows columns d"]
-Places = Float[Array, "rows place"]
+_Places = Float[Array, "rows place"]
 
 
 # Cells, in units of the support set.
 
 
-class Cells(NamedTuple):
+class _Cells(NamedTuple):
     """Cells of rows, in units of the support set; zero where they are missing."""
 
     score: Float[Array, "rows columns"]
@@ -101,7 +101,7 @@ def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = Non
     return jnp.maximum(jnp.sum(there, axis=axis), 1).astype(jnp.float32)
 
 
-def mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array, "*d"]:
+def _mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array, "*d"]:
     """The mean over the first axis of the entries that are `there`; zero if none is."""
     there = there.reshape(there.shape + (1,) * (x.ndim - there.ndim))
     return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
@@ -115,14 +115,14 @@ class Measure(eqx.Module):
     mean: Float[Array, " columns"]
     deviation: Float[Array, " columns"]
 
-    def __call__(self, x: Float[Array, "rows columns 3"]) -> Cells:
+    def __call__(self, x: Float[Array, "rows columns 3"]) -> _Cells:
         there = x[..., 1] > 0.5
         value = jnp.where(there, x[..., 0], self.mean)
         score = (value - self.mean) / self.deviation
         score = score / jnp.sqrt(1 + jnp.square(score / FAR))
         below = jnp.where(self.there, jnp.sign(value[:, None] - self.values[None]), 0.0)
         rank = jnp.sum(below, axis=1) / count_of(self.there, 0) * 1.73
-        return Cells(
+        return _Cells(
             jnp.where(there, score, 0.0),
             jnp.where(there, rank, 0.0),
             there,
@@ -134,8 +134,8 @@ def measure(x: Float[Array, "n columns 3"]) -> Measure:
     """The measures of the support inputs `x`."""
     there = x[..., 1] > 0.5
     values = jnp.where(there, x[..., 0], 0.0)
-    mean = mean_of(values, there)
-    deviation = jnp.sqrt(mean_of(jnp.square(values - mean), there))
+    mean = _mean_of(values, there)
+    deviation = jnp.sqrt(_mean_of(jnp.square(values - mean), there))
     # A column without spread has no information: its scores are zero, not huge.
     flat = deviation <= 1e-6 * (jnp.abs(mean) + 1e-6)
     return Measure(values, there, mean, jnp.where(flat, 1e12, deviation))
@@ -146,9 +146,9 @@ def standard_targets(
 ) -> tuple[Float[Array, " n"], Float[Array, ""], Float[Array, ""]]:
     """The targets of a regression in their own standard deviations, zero for rows that are not
     there; their mean; and their standard deviation, 1 if all are equal."""
-    mean = mean_of(y, rows)
+    mean = _mean_of(y, rows)
     off = jnp.where(rows, y - mean, 0.0)
-    deviation = jnp.sqrt(mean_of(jnp.square(off), rows))
+    deviation = jnp.sqrt(_mean_of(jnp.square(off), rows))
     deviation = jnp.where(deviation > 1e-6 * (jnp.abs(mean) + 1e-6), deviation, 1.0)
     return off / deviation, mean, deviation
 
@@ -173,7 +173,7 @@ def expected(
 
 
 def described(
-    cells: Cells, alike: Float[Array, "n n"], classes: Float[Array, ""]
+    cells: _Cells, alike: Float[Array, "n n"], classes: Float[Array, ""]
 ) -> Float[Array, "columns described"]:
     """Numbers that describe each column on the support set: how well other examples with the same
     label predict it (by score and by rank), gaps, ties, shape, how much other columns repeat it;
@@ -181,7 +181,7 @@ def described(
     score, rank, there, kind = cells
     n = count_of(cells.rows)
     count = count_of(there, 0)
-    mean = partial(mean_of, there=there)
+    mean = partial(_mean_of, there=there)
     flat = score / jnp.sqrt(mean(jnp.square(score)) + 1e-6)
     repeats = jnp.abs(flat.T @ flat) / n
     columns = count_of(jnp.any(there, axis=0))
@@ -327,7 +327,7 @@ class Read(NamedTuple):
     reading: Float[Array, " vertices"]
     """How much the task reads each vertex; the sum is one."""
     measure: Measure
-    cells: Cells
+    cells: _Cells
     columns: Float[Array, "columns described"]
     films: Float[Array, "layers 2 d"]
     remembered: list[Remembered]
@@ -336,7 +336,7 @@ class Read(NamedTuple):
     """w, v and u of Eq. (1)."""
     numbers: Float[Array, " numbers"]
 
-    def kernel(self, cells: Cells, places: Places) -> Float[Array, "rows n"]:
+    def kernel(self, cells: _Cells, places: _Places) -> Float[Array, "rows n"]:
         """K between rows and the support set, all four parts positive definite. Eq. (1). A missing
         cell is at distance one, along an axis of its own, from each cell that is there."""
         shares, others = jax.nn.softmax(self.numbers[:4]), self.cells
@@ -416,7 +416,7 @@ class Tables(MetaLearner):
         alike = similar_labels(label, cells.rows, classes=self.ways > 0)
         columns = described(cells, alike, self._classes(support.y, cells))
         known = jnp.any(cells.there, axis=0)
-        code = mean_of(self.code(columns), known)  # the task, as its columns describe it
+        code = _mean_of(self.code(columns), known)  # the task, as its columns describe it
         # Eq. (6) of [2] for one prototype; that of `SoftClusters` belongs to a graph with edges.
         reading = jax.nn.softmax(-jnp.sum(jnp.square(code - self.vertices), axis=1) / 2)
         films = jnp.einsum("v,vlfd->lfd", reading, self.scales)
@@ -425,14 +425,14 @@ class Tables(MetaLearner):
         for one, film in zip(self.layers, films, strict=True):
             h, own = one(h, cells.there, film, alike=alike)
             remembered.append(own)
-        tokens = standard(mean_of(h, cells.there[..., None]))
+        tokens = standard(_mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
         places, numbers = self._places(h, cells), reading @ self.settings
         many = jnp.maximum(jnp.sum(cells.rows) / ROWS, 1.0)
         numbers = numbers.at[3].add(-2 * jnp.log(many))
         return Read(reading, by, cells, columns, films, remembered, places, weights, numbers)
 
-    def _classes(self, y: Array, cells: Cells) -> Float[Array, ""]:
+    def _classes(self, y: Array, cells: _Cells) -> Float[Array, ""]:
         """How many classes the task has; 1 for regression."""
         if not self.ways:
             return jnp.ones(())
@@ -441,7 +441,7 @@ class Tables(MetaLearner):
 
     def _tokens(
         self,
-        cells: Cells,
+        cells: _Cells,
         columns: Float[Array, "columns described"],
         alike: Float[Array, "n n"] | None = None,
         label: Array | None = None,
@@ -455,8 +455,8 @@ class Tables(MetaLearner):
         each = jnp.stack([score, rank, jnp.abs(score), kind, support, *like], axis=-1)
         return jnp.where(there[..., None], self.embed(each) + self.describe(columns), 0.0)
 
-    def _places(self, h: Tokens, cells: Cells) -> Places:
-        return self.place(standard(mean_of(h.swapaxes(0, 1), cells.there.T[..., None])))
+    def _places(self, h: Tokens, cells: _Cells) -> _Places:
+        return self.place(standard(_mean_of(h.swapaxes(0, 1), cells.there.T[..., None])))
 
     def solve(self, support: Examples) -> Solved:
         """Learn ONE task: its kernel, and the ridge regression in it."""
@@ -474,7 +474,7 @@ class Tables(MetaLearner):
             off, mean = target[:, None], middle[None]
         dual = jax.scipy.linalg.cho_solve((factor, True), off)  # Eq. (2)
 
-        def seen(x: Array) -> tuple[Cells, Array]:
+        def seen(x: Array) -> tuple[_Cells, Array]:
             cells = read.measure(x)
             h = self._tokens(cells, read.columns)
             for one, film, kept in zip(self.layers, read.films, read.remembered, strict=True):

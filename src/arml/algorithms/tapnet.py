@@ -72,7 +72,7 @@ class TapNet(Embedded):
         features, embed = self.body.embedded(support.x)
         means, present = class_means(features, support.y, len(self.references))
         references = self.references[choose(means, self.references, present)]
-        project = projection(differences(references, means, present), present)
+        project = projection(_differences(references, means, present), present)
         centres = project(references)
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
@@ -95,7 +95,7 @@ def match(means: Vectors, references: Vectors, present: Present) -> Int[Array, "
     return found
 
 
-def differences(references: Vectors, means: Vectors, present: Present) -> Vectors:
+def _differences(references: Vectors, means: Vectors, present: Present) -> Vectors:
     """e_k = Phi~_k / |Phi~_k| - c_k / |c_k|, with Phi~_k = N phi_k - sum_l phi_l over the N classes
     that are present; zero for the others."""
     weights = present.astype(references.dtype)

@@ -43,8 +43,8 @@ from arml.nn.heads import units
 from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_body
 from arml.nn.normalisation import standardised
 
-Tokens = Float[Array, "_ width"]
-LEAST = 0.01
+_Tokens = Float[Array, "_ width"]
+_LEAST = 0.01
 """The least standard deviation that is predicted."""
 
 
@@ -78,14 +78,14 @@ class TNPOptions(Options):
             body=body,
             embed_examples=linear(size + problem.outputs, self.width, key=key_examples),
             embed_query=linear(size, self.width, key=key_query),
-            blocks=tuple(Block.drawn(self, key=k) for k in keys),
+            blocks=tuple(_Block.drawn(self, key=k) for k in keys),
             head=linear(self.width, numbers, key=key_head),
             problem=problem,
             loss=loss_of(problem),
         )
 
 
-class Block(eqx.Module):
+class _Block(eqx.Module):
     """Attention to the support set, then two dense layers; both with skip connections."""
 
     query: Float[Array, "d d"]
@@ -96,7 +96,7 @@ class Block(eqx.Module):
     options: TNPOptions = eqx.field(static=True)
 
     @classmethod
-    def drawn(cls, options: TNPOptions, *, key: PRNGKeyArray) -> "Block":
+    def drawn(cls, options: TNPOptions, *, key: PRNGKeyArray) -> "_Block":
         """Weights of a block; the dense layers are twice as wide inside."""
         *keys, key_out, key_dense = jax.random.split(key, 5)
         width = options.width
@@ -104,7 +104,7 @@ class Block(eqx.Module):
         dense = mlp((width, 2 * width, width), init=he, key=key_dense)
         return cls(query, key_, value, linear(width, width, key=key_out), dense, options)
 
-    def __call__(self, tokens: Tokens, support: Tokens) -> Tokens:
+    def __call__(self, tokens: _Tokens, support: _Tokens) -> _Tokens:
         """The tokens after they attended to those of the support set."""
         x, context = (standardised(t, axis=-1) for t in (tokens, support))
         heads = self.options.heads
@@ -124,7 +124,7 @@ class TNP(MetaLearner):
     """Embeds the features and the label of an example."""
     embed_query: Linear
     """Embeds the features of a query."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[_Block, ...]
     head: Linear
     """In regression it makes a mean and a scale for each target."""
     problem: Problem = eqx.field(static=True)
@@ -165,8 +165,8 @@ class TNP(MetaLearner):
 
 
 def deviation(raw: Float[Array, "n targets"]) -> Float[Array, "n targets"]:
-    """The standard deviation: a softplus, and `LEAST` at least."""
-    return LEAST + jax.nn.softplus(raw)
+    """The standard deviation: a softplus, and `_LEAST` at least."""
+    return _LEAST + jax.nn.softplus(raw)
 
 
 def gaussian_loss(

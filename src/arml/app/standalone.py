@@ -25,7 +25,7 @@ SCRIPT, CODE, MACHINE = (
     "ort-wasm-simd-threaded.wasm",
 )
 """Files of onnxruntime-web: its interface, the loader of the machine code, and the machine code."""
-PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
+_PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
 """Where npm puts them."""
 
 
@@ -42,7 +42,7 @@ def check_runtime(runtime: Path) -> None:
 def write_offline_page(
     predictor: "Predictor | PhotoPredictor",
     folder: Path,
-    runtime: Path = PLACE,
+    runtime: Path = _PLACE,
 ) -> None:
     """Write the page of a predictor of pictures.
 

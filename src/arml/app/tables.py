@@ -20,17 +20,17 @@ from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import cells_of, cells_of_file
 
 Kind = Literal["classes", "numbers"]
-KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
+_KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
 LEVEL = 0.9
 """Of the intervals of numbers."""
-FEW = 10
+_FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
 def prediction_of(learner: LearnerBase) -> Kind | None:
     """The kind of prediction of a learner of tables; None for another learner."""
     problem = learner.problem
-    return KINDS[problem.kind] if problem.inputs == "tables" else None
+    return _KINDS[problem.kind] if problem.inputs == "tables" else None
 
 
 class Request(NamedTuple):
@@ -74,7 +74,7 @@ def columns(content: object, limits: Limits) -> Json:
     for place, (name, column) in enumerate(cells.items()):
         empty = np.array([missing(cell) for cell in column])
         known = [str(cell).strip() for cell in column if not missing(cell)]
-        numbers = len(set(known)) > FEW and all(map(NUMBER.fullmatch, known))
+        numbers = len(set(known)) > _FEW and all(map(NUMBER.fullmatch, known))
         kind = "numbers" if numbers else "classes"
         found.append({"name": name, "empty": int(empty.sum()), "kind": kind})
         block = int(np.sum(empty[1:] != empty[:-1])) == 1

@@ -41,7 +41,7 @@ at once, also during imports and compilation: they write files atomically, and h
 themselves while they train."""
 LONG = ("train", "tune", "grow")
 """Commands that take minutes, so that a line says from the start that they are at work."""
-SMALL = ("adapt", "predict", "app")
+_SMALL = ("adapt", "predict", "app")
 """Commands whose matrix products in NumPy are small. Several threads would wait for each other
 longer than they work, above all if other programs run."""
 CACHED = 2**30
@@ -104,7 +104,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         print(__version__)
         return 0
     module, _ = known("command", name, COMMANDS)
-    if name in SMALL:
+    if name in _SMALL:
         # Now, because NumPy reads it when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_compiled()

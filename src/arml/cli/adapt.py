@@ -20,7 +20,7 @@ from arml.results.files import write_text
 if TYPE_CHECKING:
     from arml.predict.answers import Answer
 
-FEW = 2_000
+_FEW = 2_000
 """Pictures up to which all are read before anything is predicted."""
 LABELLED = 3
 """Least certain pictures that are named."""
@@ -123,7 +123,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     queries = None
     if options.query:
         queries = inputs.queries(predictor, options.query)
-        if isinstance(inputs, PictureInputs) and len(queries.names) <= FEW:
+        if isinstance(inputs, PictureInputs) and len(queries.names) <= _FEW:
             # So that a picture that cannot be read is named before the examples are checked.
             queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, TableInputs):
@@ -230,11 +230,11 @@ def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> Non
         tell(*str(predictor.schema).splitlines())
 
 
-Learned = tuple[PictureInputs | TableInputs | VectorInputs, Any, list[str]]
+_Learned = tuple[PictureInputs | TableInputs | VectorInputs, Any, list[str]]
 """The reader of the inputs, the predictor, and the names of the examples."""
 
 
-def _learned(options: AdaptOptions) -> Learned:
+def _learned(options: AdaptOptions) -> _Learned:
     """Learn by the named learner; pictures by `photos`, or `starter` if that is better."""
     if options.learner is not None:
         return _learned_by(options.learner, options)
@@ -259,7 +259,7 @@ def _learned(options: AdaptOptions) -> Learned:
     return inputs, starter, names
 
 
-def _learned_by(named: Path, options: AdaptOptions) -> Learned:
+def _learned_by(named: Path, options: AdaptOptions) -> _Learned:
     from arml.predict.files import locate
     from arml.predict.loading import load
 

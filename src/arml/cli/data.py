@@ -49,7 +49,7 @@ def _list(arguments: Sequence[str]) -> int:
     return 0
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """A data set of the catalogue."""
 
     name: str
@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     source: str
 
 
-def entries() -> list[Entry]:
+def entries() -> list[_Entry]:
     """The data sets of the catalogue."""
     from arml.datasets.prepare import INDEX, place
     from arml.datasets.published import CATALOGUE
@@ -70,7 +70,7 @@ def entries() -> list[Entry]:
         fetched = all(archive.url for family in data.families for archive in family.archives)
         here, size = (place(name) / INDEX).exists(), data.pictures * data.size**2 * 3
         source = "fetched" if fetched else "your own"
-        found.append(Entry(name, f"{data.about}.", here, size, source))
+        found.append(_Entry(name, f"{data.about}.", here, size, source))
     return found
 
 

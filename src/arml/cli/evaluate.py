@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
     from arml.results.comparisons import Comparison
 
-TASKS = 1_000
+_TASKS = 1_000
 """Tasks that a run is scored on."""
 
 
@@ -94,7 +94,7 @@ def _runs(options: EvaluateOptions) -> int:
     for runs in sides:
         for run in runs:
             read_config(run)  # before JAX is imported, which takes a second or two
-    tasks = TASKS if options.tasks is None else options.tasks
+    tasks = _TASKS if options.tasks is None else options.tasks
     settings: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
     usual = options.split == "test" and options.steps is None and not shape

@@ -24,7 +24,7 @@ GRID = 4
 """Patches of a picture on a side."""
 BLOCK = 10_000
 """Rows of a table between two answers."""
-SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
+_SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
 """Endings of tables; named here, too, so that pictures need not wait for the reader of tables."""
 
 
@@ -55,7 +55,7 @@ class Queries(NamedTuple):
 
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
-    return path.suffix.lower() in SUFFIXES
+    return path.suffix.lower() in _SUFFIXES
 
 
 def inputs_of(

@@ -13,7 +13,7 @@ from arml.results.files import Json
 
 
 @dataclass(frozen=True)
-class ListOptions:
+class _ListOptions:
     """List the settings, methods and data sets, or the recipes of one.
 
     A recipe is a setting and a method: `arml train starter/maml --run DIR`.
@@ -27,7 +27,7 @@ class ListOptions:
 
 def list_command(arguments: Sequence[str]) -> int:
     """List settings, methods and data sets, or the recipes of one"""
-    options = parse(ListOptions, arguments, prog="arml list")
+    options = parse(_ListOptions, arguments, prog="arml list")
     what, console = options.what, Console()
     if options.json:
         print_json(_as_json(what))

@@ -23,7 +23,7 @@ from arml.results.folder import read_config, seeds_in
 
 T = TypeVar("T", bound="TrainingOptions")
 SHAPE = ("ways", "shots", "queries")
-WORDS = ("data", "network", "outer", *SHAPE, "size")
+_WORDS = ("data", "network", "outer", *SHAPE, "size")
 """Options of the command that change the experiment, besides the steps."""
 
 
@@ -116,7 +116,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
         experiment = dataclasses.replace(experiment, steps=options.steps)
     experiment = _changed(experiment, _spelled_out(rest, experiment), prog)
     again = [name] if name else []
-    for option, value in options.given(*WORDS).items():
+    for option, value in options.given(*_WORDS).items():
         again += [f"--{option}", *map(str, value if isinstance(value, tuple) else (value,))]
     return Parsed(options, experiment, lines, found is not None, [*again, *rest])
 

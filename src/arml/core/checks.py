@@ -19,7 +19,7 @@ from typing import (
 
 MOST = 100_000
 """The largest whole number that an option may be, unless its check states another."""
-LARGEST = 2**30
+_LARGEST = 2**30
 """The largest count of numbers in a learner: 4 GiB in float32."""
 
 
@@ -145,9 +145,9 @@ def at_least(
 
 def check_size(numbers: int) -> None:
     """Raise `ValueError` if a learner has so many numbers that it would not fit in memory."""
-    if numbers > LARGEST:
+    if numbers > _LARGEST:
         raise ValueError(
-            f"expected a learner of at most {LARGEST:,} numbers, got {numbers:,}: lower its sizes "
+            f"expected a learner of at most {_LARGEST:,} numbers, got {numbers:,}: lower its sizes "
             "(hidden, width, filters, vertices)"
         )
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from arml.core.registry import package_of
 
-PLAIN = (type(None), str, bytes, bool, int, float, complex)
+_PLAIN = (type(None), str, bytes, bool, int, float, complex)
 HOLDS: dict[type, tuple[str, ...]] = {
     ModuleType: ("__name__",),
     MethodType: ("__func__", "__self__"),
@@ -109,7 +109,7 @@ class _Content:
         """Add the content of values."""
         for value in values:
             kind = type(value)
-            if kind in PLAIN:
+            if kind in _PLAIN:
                 self.note(kind.__name__, repr(value))
             elif isinstance(value, np.ndarray | np.generic | jax.Array):
                 self.array(value)

@@ -39,7 +39,7 @@ SUFFIXES = {
     ".avif", ".jp2", ".heic", ".heif",
 }  # fmt: skip
 """The endings of file names that mark a picture."""
-PAPER = 224
+_PAPER = 224
 """Drawings whose mean brightness is above this would vanish on white paper."""
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
@@ -207,7 +207,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
     if opacity.min() == 1:
         return np.ascontiguousarray(colours)
     brightness = float(np.mean(colours * opacity)) / max(float(np.mean(opacity)), 1e-6)
-    paper = 0 if brightness > PAPER else 255
+    paper = 0 if brightness > _PAPER else 255
     return np.rint(colours * opacity + paper * (1 - opacity)).astype(np.uint8)
 
 

@@ -55,8 +55,8 @@ SAW = "arml.saw"
 EXTERNAL = b"\n\x08location\x12"
 """The key in an ONNX file before the name of another file with its weights."""
 BATCH = 32
-SIZE = 224
-TYPES: dict[str, type[np.generic]] = {
+_SIZE = 224
+_TYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(uint8)": np.uint8,
@@ -113,7 +113,7 @@ class Extractor:
         self.path = Path(model)
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
-        self.size = size or min(stated, default=SIZE)
+        self.size = size or min(stated, default=_SIZE)
         """Pixels a side of the pictures that it reads."""
         if stated - {self.size} or not 4 <= self.size <= 1024:
             raise ValueError(
@@ -173,7 +173,7 @@ class Extractor:
         self._sha256 = hashlib.sha256(data).hexdigest()
         self.output = output or (EMBEDDING if EMBEDDING in names else names[0])
         inputs = self._session.get_inputs()
-        pictures = [one for one in inputs if one.type in TYPES and _of_pictures(one.shape)]
+        pictures = [one for one in inputs if one.type in _TYPES and _of_pictures(one.shape)]
         texts = [one for one in inputs if one.type in TEXTS]
         if len(pictures) != 1 or len(pictures) + len(texts) != len(inputs):
             got = [(one.type, one.shape) for one in inputs]
@@ -182,7 +182,7 @@ class Extractor:
                 f"[n, h, w, 3], of floats or bytes, got {got}: export another"
             )
         (found,) = pictures
-        shape, self.input, self.kind = found.shape, found.name, TYPES[found.type]
+        shape, self.input, self.kind = found.shape, found.name, _TYPES[found.type]
         self.channels_first = shape[1] == 3 or shape[3] != 3
         self._sides = shape[2:] if self.channels_first else shape[1:3]
         self.fixed = isinstance(shape[0], int)
@@ -373,7 +373,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
 
 # --- features on disk
 
-INDEX, VECTORS = "features.json", "vectors.npy"
+_INDEX, _VECTORS = "features.json", "vectors.npy"
 
 
 class Features(TypedDict):
@@ -417,7 +417,7 @@ def write_features(
             "split": source.split,
             "extractor": extractor.about,
         }
-        if (folder / INDEX).exists():
+        if (folder / _INDEX).exists():
             if checksum({**_index(folder), "vectors": ""}) == checksum({**content, "vectors": ""}):
                 return content, False
             raise ValueError(
@@ -426,7 +426,7 @@ def write_features(
             )
 
         write_pictures(
-            folder / VECTORS,
+            folder / _VECTORS,
             source.pictures,
             (len(source.pictures), extractor.dimension),
             size=extractor.size,
@@ -435,8 +435,8 @@ def write_features(
             convert=extractor,
             progress=partial(progress, content["family"]),
         )
-    content["vectors"] = digest_of(folder / VECTORS)
-    write_json(folder / INDEX, content)
+    content["vectors"] = digest_of(folder / _VECTORS)
+    write_json(folder / _INDEX, content)
     return content, True
 
 
@@ -445,7 +445,7 @@ def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
     none."""
     found: list[Path] = []
     for path in map(Path, paths):
-        here = [path] if (path / INDEX).is_file() else [p.parent for p in path.glob(f"*/{INDEX}")]
+        here = [path] if (path / _INDEX).is_file() else [p.parent for p in path.glob(f"*/{_INDEX}")]
         found += sorted(here, key=lambda folder: (_index(folder)["place"], folder.name))
     return found
 
@@ -482,20 +482,20 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 
 
 def _loaded(folder: Path) -> tuple[ImageFamily, Json]:
-    index, path = _index(folder), folder / VECTORS
+    index, path = _index(folder), folder / _VECTORS
     classes, counts, split = index["classes"], index["counts"], index["split"]
     if not path.is_file() or digest_of(path) != index["vectors"]:
         raise _altered(path)
     vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     if len(vectors) != sum(counts) or len(classes) != len(counts):
-        raise _altered(folder / INDEX)
+        raise _altered(folder / _INDEX)
     made = checksum([index["vectors"], classes, counts, split])
     family = ImageFamily(index["family"], tuple(classes), vectors, np.asarray(counts), made, split)
     return family, index["extractor"]
 
 
 def _index(folder: Path) -> Features:
-    path = folder / INDEX
+    path = folder / _INDEX
     return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
 
 

@@ -50,7 +50,7 @@ Parts = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Source:
+class _Source:
     """Labelled pictures: the members of each class, both in order of name."""
 
     path: Path
@@ -120,7 +120,7 @@ def default_folder() -> Path:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[Source]:
+def open_source(path: Path) -> Iterator[_Source]:
     """Open a folder or a zip file of labelled pictures.
 
     The pictures are in one folder for each class, perhaps below common top folders. These folders
@@ -148,7 +148,7 @@ def open_source(path: Path) -> Iterator[Source]:
         else:
             classes, split = _by_folder(path, pictures)
         left_out = [Path(member.where) for member in others if member not in tables]
-        yield Source(path, dict(sorted(classes.items())), split, left_out)
+        yield _Source(path, dict(sorted(classes.items())), split, left_out)
 
 
 def is_picture(name: str) -> bool:

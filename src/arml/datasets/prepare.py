@@ -57,7 +57,7 @@ from arml.results.files import (
 )
 
 INDEX = "index.json"
-SECONDS = 60
+_SECONDS = 60
 """How long a server may send nothing."""
 
 
@@ -206,7 +206,7 @@ def verify(store: Store, progress: Progress = lambda what, done, total: None) ->
 # --- the making of a store
 
 
-class Job(NamedTuple):
+class _Job(NamedTuple):
     """The work on one family."""
 
     family: str
@@ -323,7 +323,7 @@ def _job(
     sources: Sequence[Path | Archive],
     unverified: bool,
     progress: Progress,
-) -> Job:
+) -> _Job:
     """The work to do, as far as it is known without decoding."""
     family = PUBLISHED[name]
     paths, records = [], []
@@ -357,7 +357,7 @@ def _job(
         "copy": _copied(family, parts),
         "split": {"method": split.method, "sha256": split.sha256},
     }
-    return Job(name, paths, parts, about)
+    return _Job(name, paths, parts, about)
 
 
 def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
@@ -398,7 +398,7 @@ def download(archive: Archive, progress: Progress = lambda what, done, total: No
 
     def write(file: BinaryIO) -> None:
         digest, done = hashlib.md5(usedforsecurity=False), 0
-        with urllib.request.urlopen(str(archive.url), timeout=SECONDS) as answer:
+        with urllib.request.urlopen(str(archive.url), timeout=_SECONDS) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
             while block := answer.read(2**20):
                 if not done and block.lstrip().startswith(b"<"):
@@ -424,7 +424,7 @@ def download(archive: Archive, progress: Progress = lambda what, done, total: No
     return path
 
 
-def _write(folder: Path, job: Job, size: int, progress: Progress) -> None:
+def _write(folder: Path, job: _Job, size: int, progress: Progress) -> None:
     """Make the arrays of a family."""
     places: dict[str, tuple[str, int, Picture]] = {}
     for part, classes in job.parts.items():
@@ -451,7 +451,7 @@ def _write(folder: Path, job: Job, size: int, progress: Progress) -> None:
         )
 
 
-def _members(job: Job, places: Mapping[str, tuple[str, int, Picture]]) -> Iterator[Member]:
+def _members(job: _Job, places: Mapping[str, tuple[str, int, Picture]]) -> Iterator[Member]:
     """The pictures of a family in the order of its archives."""
     folders = {parent for name in places for parent in Path(name).parents}
     for path in job.sources:
@@ -463,7 +463,7 @@ def _members(job: Job, places: Mapping[str, tuple[str, int, Picture]]) -> Iterat
                     yield member._replace(box=places[member.name][2].box)
 
 
-def _entry(folder: Path, job: Job, through: str) -> Json:
+def _entry(folder: Path, job: _Job, through: str) -> Json:
     """The index's entry of a family, or of the family through a filter, which is made here."""
     parts: Json = {}
     for part, classes in job.parts.items():

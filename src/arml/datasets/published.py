@@ -363,7 +363,7 @@ LAYOUTS: dict[str, Callable[[Files], Listed]] = {
 
 
 @dataclass(frozen=True)
-class Rule:
+class _Rule:
     """Take the classes that have enough pictures, in order of sha256('<seed>/<class>')."""
 
     images: int
@@ -387,7 +387,7 @@ class Published:
     unit: Literal["class", "alphabet"] = "class"
     parts: Parts | None = None
     """Classes of each part, or alphabets if that is the `unit`."""
-    rule: Rule | None = None
+    rule: _Rule | None = None
     keep: int | None = None
     """How many pictures of a class are kept; all if None."""
     first: dict[str, int] = field(default_factory=dict)

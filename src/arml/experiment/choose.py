@@ -26,7 +26,7 @@ from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
 from arml.training.devices import mesh_of
 from arml.training.fit import FitOptions, intervals, training_key
 
-WAYS, SHOTS, QUERIES, SIZE = 5, 5, 15, 32
+WAYS, SHOTS, _QUERIES, _SIZE = 5, 5, 15, 32
 SHORT = 5.0
 """A training of fewer minutes takes twice as many steps of half as many tasks."""
 AVERAGE = 0.5
@@ -44,11 +44,11 @@ AFTER = 8.0
 LONGER = 1.05
 """How much longer than one of the first a step of a whole training takes: checkpoints are written,
 and the machine is not always free."""
-MOST = 5_000
+_MOST = 5_000
 """Steps after which a training on one's own pictures gains little."""
 
 
-class Family(NamedTuple):
+class _Family(NamedTuple):
     """The facts about a family that a choice depends on."""
 
     name: str
@@ -90,7 +90,7 @@ def choose(
     tasks: FoldersOptions | VectorsOptions
     if any(vectors):
         families = [
-            Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)))
+            _Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)))
             for f in load_features(data)[0]
         ]
         made, what = recipe("features/protonet"), "vectors"
@@ -101,7 +101,7 @@ def choose(
         made, what = recipe("folders/protonet-turns"), "pictures"
         # As they are, but at least 16 pixels, and at most 32 to be quick.
         sides = median(side for family in families for side in family.sides)
-        size = fixed.get("size", max(16, min(SIZE, int(sides))))
+        size = fixed.get("size", max(16, min(_SIZE, int(sides))))
         tasks = FoldersOptions(data=tuple(data), size=size, **_shape(families, fixed))
         batch = 2 if minutes < SHORT else 4
         network = Conv4Options(normalisation="support")
@@ -129,24 +129,24 @@ def choose(
         f"{poorest}/{name}, has {least} {what}",
         *advice,
     ]
-    return replace(made, tasks=tasks, steps=MOST), lines
+    return replace(made, tasks=tasks, steps=_MOST), lines
 
 
-def _survey(path: Path) -> Family:
+def _survey(path: Path) -> _Family:
     with open_source(path) as source:
         members = source.pictures
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
         sides = [min(size_of(m.read(), where=m.where)) for m in picked]
         counts = {name: len(images) for name, images in source.classes.items()}
-    return Family(family_name(path), counts, sides, source.split, len(source.left_out))
+    return _Family(family_name(path), counts, sides, source.split, len(source.left_out))
 
 
-def _smallest(families: Sequence[Family]) -> tuple[int, str, str]:
+def _smallest(families: Sequence[_Family]) -> tuple[int, str, str]:
     """The number of examples of the smallest class, its family, and its name."""
     return min((n, f.name, name) for f in families for name, n in f.counts.items())
 
 
-def _shape(families: Sequence[Family], fixed: Mapping[str, int]) -> dict[str, Any]:
+def _shape(families: Sequence[_Family], fixed: Mapping[str, int]) -> dict[str, Any]:
     """Ways, shots and queries."""
     poorest = min(families, key=lambda family: len(family.counts))
     classes = len(poorest.counts)
@@ -161,7 +161,7 @@ def _shape(families: Sequence[Family], fixed: Mapping[str, int]) -> dict[str, An
     least, folder, name = _smallest(families)
     room = least - fixed["queries"] if "queries" in fixed else max(least // 4, 1)
     shots = fixed.get("shots", max(1, min(SHOTS, room)))
-    queries = fixed.get("queries", max(1, min(QUERIES, least - shots)))
+    queries = fixed.get("queries", max(1, min(_QUERIES, least - shots)))
     if shots + queries > least:
         raise ValueError(
             f"{folder}: expected at least {shots + queries} pictures of each class (shots and "

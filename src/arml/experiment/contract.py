@@ -37,7 +37,7 @@ from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
 
-BATCH = 2
+_BATCH = 2
 
 
 def require(holds: object, message: str) -> None:
@@ -148,7 +148,7 @@ class Case:
 
     @cached_property
     def drawn(self) -> tuple[Task, Array]:
-        keys = jax.random.split(jax.random.key(0), (2, BATCH))
+        keys = jax.random.split(jax.random.key(0), (2, _BATCH))
         return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
 
     @cached_property
@@ -167,7 +167,7 @@ class Case:
     @cached_property
     def trained(self) -> Trained:
         traces = 0
-        step = make_step(recorder(), batch=BATCH, key=jax.random.key(0))
+        step = make_step(recorder(), batch=_BATCH, key=jax.random.key(0))
 
         @eqx.filter_jit
         def counted(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
@@ -209,9 +209,9 @@ def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
 def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
     tasks, keys = case.drawn
     alike = case.compiled(
-        case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(BATCH, int)], (tasks, keys))
+        case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(_BATCH, int)], (tasks, keys))
     )
-    wanted = case.outcomes.predictions[:1].repeat(BATCH, 0)
+    wanted = case.outcomes.predictions[:1].repeat(_BATCH, 0)
     np.testing.assert_allclose(alike.predictions, wanted, rtol=1e-3, atol=1e-4)
 
 

@@ -185,10 +185,10 @@ def prepared(
     return setting_for(problem, store, tasks, description, traits, **more)
 
 
-PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
+_PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
-SMALL = ("small images",)
+_SMALL = ("small images",)
 OWN: dict[str, Setting] = {
     setting.shared.recipe: setting
     for setting in (
@@ -197,35 +197,35 @@ OWN: dict[str, Setting] = {
             "regression2d",
             FunctionsOptions(),
             "2-D regression of six families",
-            **PAPER,
+            **_PAPER,
         ),
         setting_for(
             REGRESSION,
             "regression2d-wide",
             FunctionsOptions(low=-5.0),  # as in the authors' code
             "2-D regression of six families, inputs U[-5, 5]",
-            **PAPER,
+            **_PAPER,
         ),
         setting_for(
             STARTER,
             "starter",
             StarterOptions(),
             "The pictures in the package, three families",
-            SMALL,
+            _SMALL,
         ),
         setting_for(
             STARTER,
             "starter-art",
             StarterOptions(art=True),
             "The pictures in the package, also blurred and in pencil, nine families",
-            SMALL,
+            _SMALL,
         ),
         setting_for(
             IMAGES,
             "folders",
             FoldersOptions(),
             "Your own images (--data FOLDER_OR_ZIP...)",
-            SMALL,
+            _SMALL,
         ),
         setting_for(
             VECTORS,
@@ -241,7 +241,7 @@ OWN: dict[str, Setting] = {
             "real-four",
             "Birds, flowers, characters and objects at 32 px, four families",
             5_000,
-            *SMALL,
+            *_SMALL,
             size=32,
             rate=0.003,
         ),
@@ -354,7 +354,7 @@ def recipe(name: str, **shape: int) -> Experiment:
     return RECIPES.shaped(name, **shape)
 
 
-class Origin(NamedTuple):
+class _Origin(NamedTuple):
     """How `build` made a learner."""
 
     experiment: Experiment
@@ -406,7 +406,7 @@ def build(
     # A learner with a constructor of its own has no such argument: it has the usual options.
     with contextlib.suppress(TypeError):
         # Seed and steps are no part of it: learners of one recipe share their compiled programs.
-        return replace(learner, origin=Origin(replace(experiment, seed=0, steps=0), problem))
+        return replace(learner, origin=_Origin(replace(experiment, seed=0, steps=0), problem))
     return learner
 
 

@@ -42,7 +42,7 @@ from arml.results.files import (
     truncate_metrics,
     write_json,
 )
-from arml.results.folder import Result, read_config, read_result
+from arml.results.folder import CONFIG, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
@@ -63,10 +63,10 @@ from arml.training.fit import (
 )
 from arml.training.provenance import provenance
 
-CONFIG, METRICS, CHECKPOINTS = "config.json", "metrics.jsonl", "checkpoints"
+METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 BEST = "best"
 """The folder of the checkpoint with the best validation score, with `keep` best."""
-OWN = (CHECKPOINTS, BEST, "explain")
+_OWN = (CHECKPOINTS, BEST, "explain")
 """The folders in a run folder."""
 
 
@@ -113,7 +113,7 @@ def check_place(folder: Path) -> None:
     if folder.is_dir() and not (folder / CONFIG).exists():
         # Else checkpoints would lie among folders of pictures, as one more class.
         for path in sorted(folder.iterdir()):
-            if path.is_dir() and path.name not in OWN:
+            if path.is_dir() and path.name not in _OWN:
                 raise RunError(
                     f"expected a new folder for the run, got {folder}, which holds other folders, "
                     f"such as {path.name}: name another"

@@ -22,19 +22,19 @@ from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
-from arml.experiment.running import CHECKPOINTS, CONFIG, METRICS, differences, run
+from arml.experiment.running import CHECKPOINTS, METRICS, differences, run
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import Json, RunError, locked, plain, read_metrics
-from arml.results.folder import seeds_in
+from arml.results.folder import CONFIG, seeds_in
 from arml.results.machine import extra
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
 
-PARTS = ("algorithm", "outer", "network")
+_PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different
 tasks cannot be compared."""
 JOURNAL = "study.jsonl"
-PATIENCE = 60.0
+_PATIENCE = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
 BEAT, SILENT = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
@@ -82,11 +82,11 @@ def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
 def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     path, _, values = text.partition("=")
     part, _, name = path.partition(".")
-    options = getattr(experiment, part, None) if part in PARTS else None
+    options = getattr(experiment, part, None) if part in _PARTS else None
     known = {field.name: field.type for field in dataclasses.fields(options)} if options else {}
     if name not in known:
         raise ValueError(
-            f"expected an option of {', '.join(PARTS)} to search, such as algorithm.inner_rate, "
+            f"expected an option of {', '.join(_PARTS)} to search, such as algorithm.inner_rate, "
             f"got {path!r}" + (f": {part} has {', '.join(known)}" if known else "")
         )
     low, dots, high = values.partition("..")
@@ -176,8 +176,8 @@ def tune(
                     known.add(trial.number)
                     watch(trial)
 
-        work = "arml.experiment.search:work"
-        for _, why in carry_out(work, jobs, folder, workers=workers, stop=stop, watch=look, on=on):
+        _work = "arml.experiment.search:work"
+        for _, why in carry_out(_work, jobs, folder, workers=workers, stop=stop, watch=look, on=on):
             if why:
                 raise RunError(why)
     over = study.get_trials(states=ended)
@@ -185,7 +185,7 @@ def tune(
     return sorted(over, key=lambda t: (t.state.name, 0 if t.value is None else sign * t.value))
 
 
-def work(job: Job, stop: Stopping) -> None:
+def _work(job: Job, stop: Stopping) -> None:
     """Try one choice after another as a worker."""
     read = optuna().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
@@ -216,11 +216,11 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = optuna()
-    with locked(folder, PATIENCE):
+    with locked(folder, _PATIENCE):
         try:
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
-                lock = FileLock(folder.absolute() / ".study.lock", timeout=PATIENCE)
+                lock = FileLock(folder.absolute() / ".study.lock", timeout=_PATIENCE)
                 record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL), lock)
                 kept = package.storages.JournalStorage(record)
             else:
@@ -266,11 +266,11 @@ def _tried(
     states = optuna().trial.TrialState
     while not stop():
         with ExitStack() as held:
-            with locked(folder, PATIENCE):
+            with locked(folder, _PATIENCE):
                 if (trial := _next(study, experiment, folder, search, trials)) is None:
                     return
                 # A trial whose folder is not locked has no process any more.
-                held.enter_context(locked(place_of(trial, folder)))
+                held.enter_context(locked(_place_of(trial, folder)))
             held.enter_context(get_heartbeat_thread(trial._trial_id, study._storage))
             try:
                 score = _score(trial, chosen(experiment, trial.params), folder, stop)
@@ -284,7 +284,7 @@ def _tried(
         yield trial.number
 
 
-def place_of(trial: Any, folder: Path) -> Path:
+def _place_of(trial: Any, folder: Path) -> Path:
     """The run folder of a trial."""
     return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
 
@@ -308,7 +308,7 @@ def _next(
     optuna().storages.fail_stale_trials(study)  # those of a database
     for old in study.get_trials(states=[states.RUNNING]):
         if isinstance(study._storage, optuna().storages.JournalStorage):
-            with suppress(RunError), locked(place_of(old, folder)):
+            with suppress(RunError), locked(_place_of(old, folder)):
                 _again(study, old)
     if (count := len(counted())) >= trials:
         return None
@@ -330,7 +330,7 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> 
 
     **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
     """
-    place = place_of(trial, folder)
+    place = _place_of(trial, folder)
     behind, score = False, None
 
     def watch(step: int, record: Mapping[str, int | float | None]) -> None:

@@ -98,7 +98,7 @@ def inside(
     return {"kind": "own", **plain(method.inside(learner, tasks, n=n, chunk=chunk))}
 
 
-class Read(NamedTuple):
+class _Read(NamedTuple):
     """The reading of one task from the meta-knowledge graph."""
 
     links: Float[Array, "prototypes vertices"]
@@ -111,7 +111,7 @@ class Read(NamedTuple):
     """Whether the prototypes depend on the links between vertices at all."""
 
 
-def read_task(learner: PyTree, task: Task, key: Array) -> Read:
+def read_task(learner: PyTree, task: Task, key: Array) -> _Read:
     """The learner's reading of ONE task."""
     trace = learner.reading()(task.support)
     graph, reading = learner.encode.graph, trace.reading
@@ -127,12 +127,12 @@ def read_task(learner: PyTree, task: Task, key: Array) -> Read:
     # Without a path the derivative is exactly zero; a difference would only be small.
     slopes = jax.vjp(propagated, edges)[1](jnp.cos(jnp.arange(enriched.size)).reshape(moved.shape))
     between = slopes[0] * (1 - jnp.eye(len(edges)))
-    return Read(reading.links, task.family, effect, jnp.any(between != 0))
+    return _Read(reading.links, task.family, effect, jnp.any(between != 0))
 
 
-def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Read:
+def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> _Read:
     """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return Read(*concatenated(looks(read_task, learner, tasks, split="test", n=n, chunk=chunk)))
+    return _Read(*concatenated(looks(read_task, learner, tasks, split="test", n=n, chunk=chunk)))
 
 
 def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:

@@ -30,7 +30,7 @@ from arml.results.comparisons import difference_of, holm
 from arml.results.files import Json, plain
 from arml.training.evaluate import concatenated, looks
 
-Score = Callable[[Array, Array], Float[Array, ""]]
+_Score = Callable[[Array, Array], Float[Array, ""]]
 
 CODES = ("mean", "own_family", "other_family")
 """The replacements of a task's code."""
@@ -65,7 +65,7 @@ def code_of(
 
 
 def score_with(
-    learner: Conditioned, task: Task, key: Array, code: Float[Array, " code"], score: Score
+    learner: Conditioned, task: Task, key: Array, code: Float[Array, " code"], score: _Score
 ) -> Float[Array, ""]:
     """The score of the learner on ONE task with this code."""
     adapted = learner.adapt_from(code, 0.0, task.support)

@@ -27,7 +27,7 @@ from arml.training import checkpoint
 from arml.training.evaluate import evaluate
 from arml.training.fit import fit
 
-MOST = 2**30
+_MOST = 2**30
 """Bytes of tasks that are kept for replay."""
 
 
@@ -174,10 +174,10 @@ def check_room(problem: Problem, families: int, keep: int) -> None:
     """Raise `ValueError` if the kept tasks of all families need too much memory."""
     numbers = (problem.support + problem.query) * int(np.prod(problem.features))
     each = 4 * numbers * families
-    if keep * each > MOST:
+    if keep * each > _MOST:
         raise ValueError(
-            f"expected kept tasks of at most {MOST / 2**30:g} GiB, got {keep} of each family, "
-            f"which are {keep * each / 2**30:.1f} GiB: give --keep {MOST // each}"
+            f"expected kept tasks of at most {_MOST / 2**30:g} GiB, got {keep} of each family, "
+            f"which are {keep * each / 2**30:.1f} GiB: give --keep {_MOST // each}"
         )
 
 

@@ -46,7 +46,7 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class _Outcome:
     """The result of `arml grow`, which `growth.json` has, too."""
 
     metric: str
@@ -79,7 +79,7 @@ def grow(
     replay: float = 0.5,
     tasks: int = 200,
     say: Callable[[str], None] = lambda line: None,
-) -> Outcome:
+) -> _Outcome:
     """Teach a learner one's own families, and write it as the run folder `out`.
 
     **Arguments**
@@ -150,7 +150,7 @@ def grow(
         before = _scores(old, test, tasks, "test")
         after = _scores(result, test, tasks, "test") if moved else before
         metric = before[new[0]].metric
-        outcome = Outcome(
+        outcome = _Outcome(
             metric,
             {name: scores.mean for name, scores in before.items()},
             {name: scores.mean for name, scores in after.items()},

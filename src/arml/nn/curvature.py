@@ -49,7 +49,7 @@ def root_of(problem: Problem) -> Root:
     return {"regression": gaussian_root, "classification": categorical_root}[problem.kind]
 
 
-class Layer(NamedTuple):
+class _Layer(NamedTuple):
     """The inputs of one layer, with a 1 at their end, and the gradients of the log-likelihood with
     respect to its outputs, one for each column `k` of the root. A dense layer has one position."""
 
@@ -94,7 +94,7 @@ def _run(
 
 def traced_layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
-) -> list[Layer]:
+) -> list[_Layer]:
     """The inputs of the layers of `net` and the gradients at their outputs, on `x`: those of the
     blocks in their order, then the head's. The network must use each layer once.
 
@@ -114,7 +114,7 @@ def traced_layers(
     outputs, pull, inputs = jax.vjp(tapped, taps, has_aux=True)
     gradients = jax.vmap(lambda r: pull(r)[0])(root(outputs))
     return [
-        Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))
+        _Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))
         for layer, read, g in zip(networks.layers(net), inputs, gradients, strict=True)
     ]
 
@@ -128,7 +128,7 @@ def _rows(layer: Linear | Conv2d, x: Array) -> Float[Array, "n positions inputs"
     return jnp.concatenate([x, jnp.ones((*x.shape[:2], 1), x.dtype)], axis=-1)
 
 
-def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "outputs outputs"]]:
+def factors(layer: _Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "outputs outputs"]]:
     """The Kronecker factors A and G of a layer's mean Fisher information A (x) G. A is the mean
     over examples of the sum over positions of a a^T; G is the mean over both of g g^T."""
     n, positions, _ = layer.inputs.shape
@@ -137,7 +137,7 @@ def factors(layer: Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, "
     return a.T @ a / n, g.T @ g / (n * positions)
 
 
-def log_det(layer: Layer, precision: float) -> Float[Array, ""]:
+def log_det(layer: _Layer, precision: float) -> Float[Array, ""]:
     """log det(n A (x) G + precision I), with the `n` examples of the layer. Only its first
     derivatives are right."""
     n = len(layer.inputs)

@@ -30,7 +30,7 @@ from arml.nn.normalisation import batch_norm, moments
 Statistics = Any
 """Mean and variance of each channel, or several such pairs; None for a block that does not
 normalise."""
-Block = Callable[..., tuple[Array, Statistics]]
+_Block = Callable[..., tuple[Array, Statistics]]
 """A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
 or with those of `x` if None, and returns its output and the statistics that it used."""
 N = TypeVar("N")
@@ -183,7 +183,7 @@ class Body(Normalising):
     other query.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[_Block, ...]
     normalisation: Literal["batch", "support", "none"] = eqx.field(static=True)
 
     def run(
@@ -314,7 +314,7 @@ class Alone(eqx.Module):
 class Filmed(eqx.Module):
     """A block that has no field `film`: here `film` acts on its output."""
 
-    block: Block
+    block: _Block
     film: Callable[[Array], Array]
 
     def __call__(self, x: Array, statistics: Statistics = None) -> tuple[Array, Statistics]:
@@ -344,7 +344,7 @@ def filmed(body: Body, films: Iterable[Callable[[Array], Array]]) -> Body:
     """The body with a modulation in each block. A block with a field `film` applies it before its
     activation; for other blocks it acts on the output."""
 
-    def one(block: PyTree, film: Callable[[Array], Array]) -> Block:
+    def one(block: PyTree, film: Callable[[Array], Array]) -> _Block:
         own = any(field.name == "film" for field in fields(block))
         return replace(block, film=film) if own else Filmed(block, film)
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 SLOPE = 0.1
 """Of LeakyReLU below zero."""
 leaky = jax.nn.initializers.variance_scaling(2 / (1 + SLOPE**2), "fan_out", "normal")
-he = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+_he = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Norm(eqx.Module):
@@ -165,7 +165,7 @@ class WideBlock(eqx.Module):
         shapes = [(inputs, 3), (filters, 3), *([(inputs, 1)] if inputs != filters else [])]
         keys = jax.random.split(key, len(shapes))
         layers = tuple(
-            conv2d(channels, filters, window, init=he, key=k)
+            conv2d(channels, filters, window, init=_he, key=k)
             for (channels, window), k in zip(shapes, keys, strict=True)
         )
         return cls(layers, (Norm.of(inputs), Norm.of(filters)), drop, stride)
@@ -183,7 +183,7 @@ class WideBlock(eqx.Module):
         return z if self.film is None else self.film(z), (first, second)
 
 
-class Pool(eqx.Module):
+class _Pool(eqx.Module):
     """The mean over positions, after a last normalisation and ReLU if there is a `norm`."""
 
     norm: Norm | None = None
@@ -246,7 +246,7 @@ class ResNet12Options(ResidualOptions):
             ResBlock.drawn(inputs, filters, Drop(self.drop, square), key=k)
             for inputs, filters, square, k in zip(sizes, self.filters, squares, keys, strict=True)
         ]
-        return self.net([*blocks, Pool()], self.filters[3], problem, key=head_key)
+        return self.net([*blocks, _Pool()], self.filters[3], problem, key=head_key)
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class WideResNetOptions(ResidualOptions):
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         channels = self.check_pictures(problem)
         first_key, head_key, *keys = jax.random.split(key, 2 + 3 * self.blocks)
-        blocks: list[PyTree] = [Plain(conv2d(channels, 16, init=he, key=first_key))]
+        blocks: list[PyTree] = [Plain(conv2d(channels, 16, init=_he, key=first_key))]
         inputs = 16
         for group in range(3):
             filters = 2 ** (4 + group) * self.width
@@ -272,4 +272,4 @@ class WideResNetOptions(ResidualOptions):
                 drop, k = Drop(self.drop), keys[group * self.blocks + i]
                 blocks.append(WideBlock.drawn(inputs, filters, stride, drop, key=k))
                 inputs = filters
-        return self.net([*blocks, Pool(Norm.of(inputs))], inputs, problem, key=head_key)
+        return self.net([*blocks, _Pool(Norm.of(inputs))], inputs, problem, key=head_key)

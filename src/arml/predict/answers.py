@@ -13,7 +13,7 @@ from arml.predict.reliability import Reliability, curve_in_words
 from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, RunError, write_bytes, write_text
 
-SHOWN = 12
+_SHOWN = 12
 """Pictures of a list on the page."""
 UNSURE = "unsure"
 """The folder of pictures whose label is not probable enough, or that cannot be read."""
@@ -90,10 +90,10 @@ def write_answers(
     doubts = [
         (names[found.checked[i]], f"labelled {found.classes[found.labels[i]]}, predicted as "
          f"{found.classes[found.probabilities[i].argmax()]} ({found.probabilities[i].max():.0%})")
-        for i in found.mistakes[:SHOWN]
+        for i in found.mistakes[:_SHOWN]
     ]  # fmt: skip
     read = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
-    least = min(SHOWN, (len(read) + 1) // 2)
+    least = min(_SHOWN, (len(read) + 1) // 2)
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
     def listed(title: str, rows: Sequence[tuple[str, str]]) -> list[Json]:
@@ -132,7 +132,7 @@ def write_answers(
         Section(
             "sure",
             "Most certain answers",
-            listed("", said(read[: least - 1 : -1][:SHOWN])),
+            listed("", said(read[: least - 1 : -1][:_SHOWN])),
             "Certain",
         ),
         Section("bad", "Pictures that cannot be read", [block("items", texts=bad)] if bad else []),

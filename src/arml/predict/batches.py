@@ -19,17 +19,18 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.folders import is_picture
 from arml.experiment.workers import cluster
-from arml.predict.files import CONFIG, check_predictor
+from arml.predict.files import check_predictor
 from arml.predict.loading import load_predictor
 from arml.predict.pictures import PictureReader, content_of, sized
 from arml.results.files import RunError, checksum, digest_of
+from arml.results.folder import CONFIG
 from arml.results.machine import extra
 
 PICTURES = ("bytes", "image", "path", "file")
 """Columns of pictures; the first that is there is read: bytes, pixels, addresses, mappings."""
 ANSWERS = ("prediction", "low", "high"), ("label", "probability", "novelty")
 """Columns of the answers: numbers, and classes."""
-AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
+_AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
 """Pictures or rows of a batch, and pictures of a part."""
 
 
@@ -152,7 +153,7 @@ class PartWriter:
         from pyarrow.dataset import dataset
 
         if names[0].endswith(TABLE):
-            for rows in dataset(names, filesystem=self.files).to_batches(batch_size=AT_ONCE):
+            for rows in dataset(names, filesystem=self.files).to_batches(batch_size=_AT_ONCE):
                 yield rows.to_pydict()
             return
 
@@ -160,8 +161,8 @@ class PartWriter:
             with self.files.open_input_stream(name) as file:
                 return bytes(file.readall())
 
-        for i in range(0, len(names), AT_ONCE):
-            some = names[i : i + AT_ONCE]
+        for i in range(0, len(names), _AT_ONCE):
+            some = names[i : i + _AT_ONCE]
             yield {"path": some, "image": [Member(name, partial(read, name)) for name in some]}
 
     def __call__(self, row: dict[str, str]) -> dict[str, int]:

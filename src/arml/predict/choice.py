@@ -20,7 +20,7 @@ from arml.results.machine import one_blas_thread
 
 THE_LEARNER, FOREST, BOOSTING = "the learner", "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
-LEAST = 0.02
+_LEAST = 0.02
 """A model whose weight is smaller is left out."""
 
 Outputs = Float[np.ndarray, "n outputs"]
@@ -83,7 +83,7 @@ class Choice:
         else:
             own = np.stack([softmax(outputs)[np.arange(len(y)), y] for outputs in left], axis=1)
         found = class_weights(own)
-        found = np.where(found < LEAST, 0.0, found) / found[found >= LEAST].sum()
+        found = np.where(found < _LEAST, 0.0, found) / found[found >= _LEAST].sum()
         return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
 
 

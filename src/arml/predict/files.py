@@ -24,14 +24,15 @@ from arml.results.files import (
     read_json,
     write_json,
 )
+from arml.results.folder import CONFIG
 
 AGAIN = "get the learner again"
-FORMAT = 1
+_FORMAT = 1
 """Version of the folder's format."""
-CONFIG, WEIGHTS, SUPPORT = "config.json", "weights.safetensors", "support.safetensors"
+WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
 LEARNED, PHOTOGRAPHS = "arml learner", "arml predictor of photographs"
 """The kinds of folders, as `config.json` states them."""
-LARGEST = 2**26
+_LARGEST = 2**26
 """Bytes of a zipped predictor at most, unpacked."""
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
 Owner = TypeVar("Owner")
@@ -132,7 +133,7 @@ def what_is(folder: Path) -> str | None:
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""
-    whole = json.loads(json.dumps({"what": what, "format": FORMAT, **content}))
+    whole = json.loads(json.dumps({"what": what, "format": _FORMAT, **content}))
     write_json(folder / CONFIG, {**whole, "sha256": checksum(whole)})
 
 
@@ -143,9 +144,9 @@ def read_checked(folder: Path, what: str) -> Json:
     stated = content.pop("sha256", None)
     if content.get("what") != what:
         raise RunError(f"{folder} is no {what}: name a folder that arml wrote")
-    if content.get("format") != FORMAT:
+    if content.get("format") != _FORMAT:
         raise RunError(
-            f"{folder}: its format is {content.get('format')}, not {FORMAT}: use the version of "
+            f"{folder}: its format is {content.get('format')}, not {_FORMAT}: use the version of "
             "arml that wrote it"
         )
     if stated != checksum(content):
@@ -175,7 +176,7 @@ def zipped(data: bytes) -> dict[str, bytes]:
                 raise RunError("it holds no predictor")
             top = min(tops, key=len)
             found = [name for name in (CONFIG, WEIGHTS, SUPPORT) if top + name in names]
-            if sum(names[top + name] for name in found) > LARGEST:
+            if sum(names[top + name] for name in found) > _LARGEST:
                 raise RunError("it is too large")
             return {name: archive.read(top + name) for name in found}
     except (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error) as error:

@@ -51,7 +51,7 @@ TEMPERATURE = 0.11
 PRECISION = 5.0
 """That of the prior of log T."""
 TEMPERATURES = np.geomspace(0.02, 0.6, 52)
-LEVEL = 0.95
+_LEVEL = 0.95
 """The share of left-out examples whose novelty is below 1."""
 APART = 0.9
 """The bound where nothing can be left out, as a share of the median squared distance of classes."""
@@ -176,7 +176,7 @@ def fit_head(
         return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
     cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
     temperature = _temperature(cosines, y[places], weight[places])
-    bound = float(np.quantile(novelty, LEVEL, method="higher"))
+    bound = float(np.quantile(novelty, _LEVEL, method="higher"))
     return head._replace(temperature=temperature, bound=max(bound, 1e-6))
 
 

@@ -44,7 +44,7 @@ WORDS = {
 """The models that a predictor can use."""
 WEIGHTED = ("logistic", "edges")
 """The models that can use sample weights."""
-PENALTY = 0.001
+_PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 PRIOR = 4.0
 """How many examples the prior of the weights counts as much as."""
@@ -54,7 +54,7 @@ PROCESSED = 300
 """Examples up to which a Gaussian process is fitted: its time grows with their cube."""
 SCALES = 4
 """Inputs up to which a Gaussian process has a scale for each."""
-LEAST = 1e-9
+_LEAST = 1e-9
 """The least probability: a model that is sure and wrong does not lose its whole weight."""
 
 Function = Callable[[Any], Any]
@@ -97,7 +97,7 @@ def fitted(
         squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
         scale = np.sqrt(squared) + 1e-12
         left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
-        logistic = LogisticRegression(C=1 / (PENALTY * weight.sum()), max_iter=1000)
+        logistic = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
         logistic.fit(left * sizes, y, weight)
     coefficients, offset = logistic.coef_ @ axes / scale, logistic.intercept_
     if len(coefficients) == 1:  # of two classes it states the log-odds of the second
@@ -151,7 +151,7 @@ def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
     """
     n, k = own.shape
     prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
-    chances, weights = np.maximum(own, LEAST), prior
+    chances, weights = np.maximum(own, _LEAST), prior
     for _ in range(ROUNDS):
         # The expected number of examples that each classifier explains.
         explained = (1 / (chances @ weights)) @ chances * weights
@@ -172,6 +172,6 @@ def mixed(
         if not classes:
             return sum(weights[name] * part(inputs) for name, part in parts.items())
         each = [weights[name] * softmax(part(inputs), xp) for name, part in parts.items()]
-        return xp.log(xp.maximum(sum(each), LEAST))
+        return xp.log(xp.maximum(sum(each), _LEAST))
 
     return predict

@@ -32,9 +32,9 @@ from arml.datasets.features import Extractor, pooled
 from arml.results.files import JsonView, write_bytes
 from arml.results.machine import extra
 
-Shape = tuple[int, ...]
+_Shape = tuple[int, ...]
 QUERIES, HEIGHT, WIDTH = 1009, 1013, 1019
-FREE = {QUERIES: "n", HEIGHT: "height", WIDTH: "width"}
+_FREE = {QUERIES: "n", HEIGHT: "height", WIDTH: "width"}
 """Names of the sizes that are known only when the file runs."""
 OPSET = 18
 """Version of the operators."""
@@ -48,9 +48,9 @@ PREFIX = "extractor_"
 class Value:
     """A variable of the traced function: a constant `array`, or the output `name` of a node."""
 
-    shape: Shape
+    shape: _Shape
     dtype: Any  # NumPy's, or JAX's own for a random key
-    stored: Shape
+    stored: _Shape
     """The shape of the stored array; its dimensions of 1 are still to be broadcast to `shape`."""
     array: Any = None
     name: str = ""
@@ -64,7 +64,7 @@ def constant(array: Any) -> Value:
 
 def free(sizes: Sequence[int]) -> list[int]:
     """The positions of the sizes that are known only when the file runs."""
-    return [i for i, size in enumerate(sizes) if size and any(size % prime == 0 for prime in FREE)]
+    return [i for i, size in enumerate(sizes) if size and any(size % prime == 0 for prime in _FREE)]
 
 
 class Graph:
@@ -78,7 +78,7 @@ class Graph:
         self.models: list[Any] = []
         """Models whose nodes are among those of the graph."""
         self.metadata: dict[str, str] = {}
-        self._constants: dict[tuple[bytes, str, Shape], tuple[str, Any]] = {}
+        self._constants: dict[tuple[bytes, str, _Shape], tuple[str, Any]] = {}
         self._lengths: dict[int, str] = {}
 
     def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
@@ -104,7 +104,7 @@ class Graph:
         """`value` with another type of numbers."""
         return self.node("Cast", value, to=self._kind(dtype))
 
-    def add_input(self, name: str, dtype: DTypeLike, shape: Shape) -> Value:
+    def add_input(self, name: str, dtype: DTypeLike, shape: _Shape) -> Value:
         """An input of the file."""
         for axis in free(shape):
             length = self.node("Shape", name, start=axis, end=axis + 1)
@@ -117,8 +117,8 @@ class Graph:
         self.node("Identity", value.name, output=name)
         self.outputs.append(self._described(name, value.dtype, value.shape))
 
-    def _described(self, name: str, dtype: DTypeLike, shape: Shape) -> Any:
-        sizes = [FREE.get(size, size) for size in shape]
+    def _described(self, name: str, dtype: DTypeLike, shape: _Shape) -> Any:
+        sizes = [_FREE.get(size, size) for size in shape]
         return self.onnx.helper.make_tensor_value_info(name, self._kind(dtype), sizes)
 
     def _kind(self, dtype: DTypeLike) -> int:
@@ -195,7 +195,7 @@ class Call(NamedTuple):
     graph: Graph
     names: list[str]
     """Its inputs in the graph."""
-    shapes: list[Shape]
+    shapes: list[_Shape]
     """Those of its inputs."""
     params: JsonView
     """The primitive's parameters."""
@@ -536,7 +536,7 @@ def write_predictor(
 
 
 def write_function(
-    path: Path, function: Callable[..., Any], inputs: Mapping[str, Shape], outputs: Sequence[str]
+    path: Path, function: Callable[..., Any], inputs: Mapping[str, _Shape], outputs: Sequence[str]
 ) -> None:
     """Write a function of floats of these shapes. **Raises** as `write_predictor`."""
     graph = Graph()

@@ -20,7 +20,7 @@ from arml.datasets.decode import Crop, Tell, UnreadableError, cropped, decode, r
 from arml.predict.inputs import checked_array
 from arml.results.machine import cores
 
-SMALL = 32
+_SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are no arrays."""
@@ -59,7 +59,7 @@ def are_files(x: Any) -> bool:
 
 def pixels_of(
     x: Any,
-    size: int = SMALL,
+    size: int = _SMALL,
     *,
     crop: Crop = False,
     progress: OnPicture | None = None,

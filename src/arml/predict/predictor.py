@@ -55,7 +55,7 @@ from arml.predict.onnx import QUERIES, write_predictor
 from arml.predict.reliability import left_out
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
-CHUNK = 64
+_CHUNK = 64
 """Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
 P = TypeVar("P", bound="Predictor")
 
@@ -295,7 +295,7 @@ class Predictor(PredictorBase):
         if model != LEARNER:
             function = fitted(model, self.x, self.y, xp, self.sample_weight)
             return function if xp is not np else partial(_in_parts, function)
-        like = (CHUNK if xp is np else QUERIES, *self.problem.features)
+        like = (_CHUNK if xp is np else QUERIES, *self.problem.features)
         shape = jax.ShapeDtypeStruct(like, jnp.float32)
         adapted = _adapted(self._learner, self._support(), shape)
 
@@ -393,14 +393,14 @@ def _in_parts(function: Function, x: np.ndarray, size: int = 256) -> np.ndarray:
 
 
 def by_chunks(function: Callable[[Array], Array], x: np.ndarray) -> Float[np.ndarray, "n width"]:
-    """`[n, *features] -> [n, width]` by a function of `CHUNK` inputs.
+    """`[n, *features] -> [n, width]` by a function of `_CHUNK` inputs.
 
     **Raises** `ValueError` for outputs that are not finite."""
     _check_process()
     outputs = []
-    for first in range(0, max(len(x), 1), CHUNK):
-        some = floats(x[first : first + CHUNK])
-        full = np.zeros((CHUNK, *x.shape[1:]), np.float32)
+    for first in range(0, max(len(x), 1), _CHUNK):
+        some = floats(x[first : first + _CHUNK])
+        full = np.zeros((_CHUNK, *x.shape[1:]), np.float32)
         full[: len(some)], full[len(some) :] = some, some[:1] if len(some) else 0
         outputs.append(np.asarray(function(jax.device_put(full)))[: len(some)])
     predicted = np.concatenate(outputs)

@@ -39,11 +39,11 @@ from arml.results.files import Json
 FEW = 60
 """Up to so many examples of classes are left out `REPEATS` times in different folds."""
 REPEATS = 3
-FAR = 6.0
+_FAR = 6.0
 """A number is far off if its residual is so many times the median residual."""
 Z = 1.959964
 """The 97.5% quantile of the normal distribution."""
-SHOWN = 5
+_SHOWN = 5
 """Examples that are named in words."""
 MEAN = "always the mean"
 """The simplest regression, which every other should beat."""
@@ -290,14 +290,14 @@ class NumberReliability:
 
     @property
     def doubtful(self) -> Int[np.ndarray, " doubtful"]:
-        """Places of the examples whose residual is more than `FAR` times the median, the largest
+        """Places of the examples whose residual is more than `_FAR` times the median, the largest
         first: mistyped, or unlike the others."""
         if not len(self.targets):
             return np.zeros(0, int)
         median = np.median(self.residuals, axis=0)
         ratio = (self.residuals / np.where(median > 0, median, np.inf)).max(axis=1)
         order = np.argsort(-ratio, kind="stable")
-        return order[ratio[order] > FAR]
+        return order[ratio[order] > _FAR]
 
     def half_width(self, level: float) -> Float[np.ndarray, " targets"]:
         """Half the width of an interval that holds about `level` of new targets [2]: the residual
@@ -479,13 +479,13 @@ def _equal(copies: Copies, conflicts: Copies, names: Sequence[str], what: str) -
 
 
 def _first(texts: Sequence[str], rest: str) -> list[str]:
-    more = len(texts) - SHOWN
-    return [*texts[:SHOWN], *([f"and {more} {rest}"] if more > 0 else [])]
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], *([f"and {more} {rest}"] if more > 0 else [])]
 
 
 def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - SHOWN
-    return ", ".join(texts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def digits_of(targets: np.ndarray, digits: int = 6) -> int:

@@ -8,7 +8,7 @@ from arml.predict.base import PredictorBase
 from arml.predict.loading import load
 from arml.predict.pictures import pixels_of, single_pictures
 
-SAMPLED = 15
+_SAMPLED = 15
 """How many pictures are looked at to tell whether they are grey."""
 GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
@@ -22,7 +22,7 @@ def starter_if_better(
     Where no example can be left out (a class has one, or copies of one), `starter` is chosen.
     """
     pictures = single_pictures(pictures)
-    sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // SAMPLED))])
+    sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // _SAMPLED))])
     spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
     if np.median(spread) > GREY:
         return None, "a network that was trained on photographs"

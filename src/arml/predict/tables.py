@@ -73,20 +73,20 @@ from arml.tables.kinds import AnyCell, Dates, missing, normal, targets_in, text_
 
 MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
-PARTS = 5
+_PARTS = 5
 """Folds beyond `FEW` rows."""
-ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
+_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
 MANY = 5
 """Values of a column that may say which rows belong together."""
 LEFT, TOGETHER = "left out", "says which rows belong together"
 """Why columns are not used that the user named."""
-CHUNK = 256
+_CHUNK = 256
 """Queries predicted at once; fewer are filled up, so that one program serves all."""
 
 
-class Read(NamedTuple):
+class _Read(NamedTuple):
     """Rows as a predictor has read them."""
 
     values: Values
@@ -134,7 +134,7 @@ class TablePredictor(PredictorBase):
     ) -> None:
         self.learner, self.schema, self.values, self.y = learner, schema, values, y
         self.classes, self.groups = classes, groups
-        self.most = FOLDS if len(y) <= FEW else PARTS
+        self.most = FOLDS if len(y) <= FEW else _PARTS
 
     @classmethod
     def learned(
@@ -274,19 +274,19 @@ class TablePredictor(PredictorBase):
         # The same width for all folds; one may have a value of a category more. And of few rows the
         # same height, because compiling takes longer than computing.
         width = width_of(max(self._width, x.shape[1]))
-        height = len(self.y) if len(self.y) <= CHUNK else len(y)
-        more = next(rows for rows in ROWS if rows >= height) - len(y)
+        height = len(self.y) if len(self.y) <= _CHUNK else len(y)
+        more = next(rows for rows in _ROWS if rows >= height) - len(y)
         filled = np.pad(x, ((0, more), (0, width - x.shape[1]), (0, 0)))
         labels = np.pad(y, (0, more)).astype(np.float32 if self.classes is None else np.int32)
         labels = labels[:, None] if self.classes is None else labels
         support = Examples(*jax.device_put((filled, labels)))
-        function = _adapted(learner, support, jax.ShapeDtypeStruct((CHUNK, width, 3), jnp.float32))
+        function = _adapted(learner, support, jax.ShapeDtypeStruct((_CHUNK, width, 3), jnp.float32))
 
         def predict(x: Float[np.ndarray, "n columns 3"]) -> Outputs:
             parts = []
-            for first in range(0, max(len(x), 1), CHUNK):
-                some = x[first : first + CHUNK]
-                fill = ((0, CHUNK - len(some)), (0, width - some.shape[1]), (0, 0))
+            for first in range(0, max(len(x), 1), _CHUNK):
+                some = x[first : first + _CHUNK]
+                fill = ((0, _CHUNK - len(some)), (0, width - some.shape[1]), (0, 0))
                 parts.append(np.asarray(_called(function, jax.device_put(np.pad(some, fill)))))
             found = np.concatenate(parts)[: len(x)]
             # A temperature divides the logits of a classifier and multiplies a number's scale.
@@ -304,18 +304,20 @@ class TablePredictor(PredictorBase):
         where: str = "the table",
         lines: Sequence[int] | None = None,
         tell: Callable[[str], object] = _warn,
-    ) -> Read:
+    ) -> _Read:
         """Rows that are checked and read, for any method that takes rows. `where` and `lines` are
         what messages call the table, and its rows; `tell` gets a line for each column with cells
         that cannot be read (a warning by default)."""
-        return x if isinstance(x, Read) else Read(self.schema.read(as_table(x), where, lines, tell))
+        return (
+            x if isinstance(x, _Read) else _Read(self.schema.read(as_table(x), where, lines, tell))
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Columns that are not used because they tell the rows apart, or were left out by name."""
         return tuple(k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE)
 
-    def _outputs(self, inputs: Read) -> Outputs:
+    def _outputs(self, inputs: _Read) -> Outputs:
         return self._fitted(inputs.values)
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -29,7 +29,6 @@ from arml.nn.networks import Body
 from arml.predict.base import LearnerBase
 from arml.predict.files import (
     AGAIN,
-    CONFIG,
     LEARNED,
     SUPPORT,
     WEIGHTS,
@@ -40,6 +39,7 @@ from arml.predict.files import (
 from arml.predict.inputs import checked_inputs
 from arml.predict.pictures import Bad, OnPicture, PictureReader, are_files
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
+from arml.results.folder import CONFIG
 from arml.training.checkpoint import filled, named
 from arml.training.provenance import provenance
 

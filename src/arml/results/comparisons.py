@@ -39,7 +39,7 @@ from scipy.special import stdtr, stdtrit
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score
 
-LEVEL = 0.05
+_LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
 SEEDS = 5
 """A p-value needs as many training runs of each method; fewer give an indication."""
@@ -88,7 +88,7 @@ class Comparison:
     @property
     def counts(self) -> bool:
         """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < LEVEL
+        return self.mean is not None and self.adjusted is not None and self.adjusted < _LEVEL
 
     @property
     def about(self) -> str:

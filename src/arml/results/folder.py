@@ -23,6 +23,9 @@ from arml.results.files import (
 )
 from arml.results.scores import Score
 
+CONFIG = "config.json"
+"""The file that says what a folder holds: a run, a shared learner or a predictor."""
+
 
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
@@ -89,7 +92,7 @@ def seeds_in(folder: Path | str) -> list[Path]:
     """The run folders `seed-0`, `seed-1`, ... in a folder, in order of the seeds; none if it is a
     run itself."""
     folder = Path(folder)
-    if (folder / "config.json").is_file():
+    if (folder / CONFIG).is_file():
         return []
     seeds = [
         (int(match[1]), path.parent)
@@ -104,7 +107,7 @@ def read_config(folder: Path | str) -> Json:
 
     **Raises:** `RunError` if there is none, or it is damaged.
     """
-    path = Path(folder) / "config.json"
+    path = Path(folder) / CONFIG
     if not path.is_file():
         inside = [*Path(folder).glob("*/config.json"), *Path(folder).glob("*/seed-*/config.json")]
         advice = f"`arml train RECIPE --run {folder}` makes one"

@@ -39,7 +39,7 @@ from arml.tables.kinds import (
     normal,
 )
 
-Table = Mapping[str, Cells]
+_Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
 """Numbers, days or places of categories; NaN where a cell is missing."""
@@ -71,7 +71,7 @@ class Schema:
 
     def read(
         self,
-        table: Table,
+        table: _Table,
         where: str = "the table",
         lines: Sequence[int] | None = None,
         tell: Callable[[str], object] | None = None,
@@ -186,7 +186,7 @@ def width_of(columns: int) -> int:
 
 
 def schema_of(
-    table: Table,
+    table: _Table,
     y: np.ndarray | None = None,
     *,
     where: str = "the table",
@@ -255,7 +255,7 @@ def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
     return "rises or falls with the rows, which are sorted by class" if rises and in_order else ""
 
 
-def _sums(table: Table, lines: Sequence[int] | None) -> list[str]:
+def _sums(table: _Table, lines: Sequence[int] | None) -> list[str]:
     """A hint for each last row that sums up others."""
     n = len(next(iter(table.values()), ()))
     return [

@@ -1,6 +1,6 @@
 """The kinds of columns: one small reader each, tried in a stated order.
 
-`column_of` asks the readers of `KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
+`column_of` asks the readers of `_KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
 with marks (a unit, a currency, thousands), times and durations, dates. The first that reads every
 cell becomes the column, is saved, and reads new cells in the same way; a text that means "unknown"
 is a missing cell to it. If no reader fits, few texts that repeat are a category, and others are
@@ -30,7 +30,7 @@ Cells = Sequence[AnyCell] | np.ndarray
 """Of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
-Read = tuple[Float[np.ndarray, " n"], list[int]]
+_Read = tuple[Float[np.ndarray, " n"], list[int]]
 """Cells as numbers, NaN where one is missing or cannot be read, and the places of those that
 cannot."""
 LARGEST = float(np.finfo(np.float32).max)
@@ -39,7 +39,7 @@ LEVELS = 12
 FREE = 5
 """A column of texts is a category if it has at most so many different values, or each value at
 least twice on average."""
-SHOWN = 5
+_SHOWN = 5
 """Cells or values that a message names."""
 LONGEST = 40
 """Letters of a number, a time or a date."""
@@ -93,7 +93,7 @@ DATE = re.compile(
 """A date in small letters with a weekday before it and a time after it; the last year is that of C:
 Fri Jan 5 14:30:00 2024."""
 MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
-PARTS = {
+_PARTS = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
     "M": r"(?P<M>\d\d?)",
@@ -103,7 +103,7 @@ PARTS = {
 }
 """Years of four and of two digits, months and their names, and days."""
 ORDERS = {
-    order: [re.compile("".join(PARTS.get(sign, sign) for sign in form)) for form in forms.split()]
+    order: [re.compile("".join(_PARTS.get(sign, sign) for sign in form)) for form in forms.split()]
     for order, forms in (
         ("", "Y-M-D Y-M M-Y Y.M.D D.M.Y D-B-Y D-B-y Y-B-D B-D-Y B-Y"),
         ("dmy", "D-M-Y D-M-y D.M.y"),
@@ -165,7 +165,7 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
         """ONE cell as a number; None if it cannot be read."""
         raise NotImplementedError
 
-    def read(self, cells: Cells) -> Read:
+    def read(self, cells: Cells) -> _Read:
         """The cells as numbers."""
         values, odd = np.full(len(cells), np.nan), []
         for place, cell in enumerate(cells):
@@ -205,7 +205,7 @@ class Number(Column, frozen=True, tag="number"):
         codes."""
         if is_code(cells) and name not in source.keep:
             return []
-        marked = [c for c in cells if isinstance(c, str) and number(c) is None]
+        marked = [c for c in cells if isinstance(c, str) and _number(c) is None]
         parts = [(tidy(c), part) for c in marked if (part := split_number(c))]
         if not parts:
             return [cls(name)]
@@ -218,16 +218,16 @@ class Number(Column, frozen=True, tag="number"):
 
     def one(self, cell: AnyCell) -> float | None:
         """Without its marks."""
-        value = number(cell)
+        value = _number(cell)
         if not self.unit and (
             not isinstance(cell, str) or (value is not None and not self.example)
         ):
             return value
         sign, digits, unit = split_number(cell) or ("", "", None)
         plain = _digits(digits, self.style) if unit == self.unit else None
-        return None if plain is None else number(sign + plain)
+        return None if plain is None else _number(sign + plain)
 
-    def read(self, cells: Cells) -> Read:
+    def read(self, cells: Cells) -> _Read:
         """Also of an array, without a loop."""
         if self.unit or not isinstance(cells, np.ndarray):
             return super().read(cells)
@@ -319,7 +319,7 @@ class Category(Column, frozen=True, tag="category"):
     """Its values, sorted or in their order."""
     ordered: bool = False
 
-    def read(self, cells: Cells) -> Read:
+    def read(self, cells: Cells) -> _Read:
         """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
         place = {text: float(i) for i, text in enumerate(self.texts)}
         gaps = [missing(cell) for cell in cells]
@@ -334,11 +334,11 @@ class Category(Column, frozen=True, tag="category"):
 
     def about(self) -> str:
         """With its first values."""
-        values = f"{', '.join(self.texts[:SHOWN])}{', ...' if len(self.texts) > SHOWN else ''}"
+        values = f"{', '.join(self.texts[:_SHOWN])}{', ...' if len(self.texts) > _SHOWN else ''}"
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
 
-KINDS: tuple[type[Column], ...] = (Number, Time, Date)
+_KINDS: tuple[type[Column], ...] = (Number, Time, Date)
 """In the order in which they are tried."""
 AnyColumn = Number | Time | Date | Category
 
@@ -373,13 +373,13 @@ def column_of(name: str, cells: Cells, source: Origin) -> Fit | None:
         texts = cells.order or tuple(sorted({text_of(cells[i]) for i in known}))
         return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
     told = strange(cells, known)
-    if odd := [i for i in told if is_number(cells[i]) and number(cells[i]) is None]:
+    if odd := [i for i in told if is_number(cells[i]) and _number(cells[i]) is None]:
         infinite = named_cells(name, cells, odd, source.lines)
         source.errors.append(f"{infinite} is not finite, or too large")
         return None
     best: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
-    for kind in KINDS:
+    for kind in _KINDS:
         ways = kind.ways(name, cells, source)
         ways = [way for way in ways if len(way.read(sample)[1]) < len(sample)]
         fits = [Fit(way, *way.read(cells)) for way in ways]
@@ -413,7 +413,7 @@ def column_of(name: str, cells: Cells, source: Origin) -> Fit | None:
 def _category(name: str, cells: Cells, counts: Counter[str], source: Origin) -> Fit | None:
     """Texts as a category, unless they differ in nearly every row."""
     n, why = counts.total(), ""
-    odd = [text for text in counts if number(text) is None]
+    odd = [text for text in counts if _number(text) is None]
     forms = {
         text: form
         for form, pattern in FORMS.items()
@@ -472,8 +472,8 @@ def named_cells(name: str, cells: Cells, places: Iterable[int], lines: Sequence[
     for i in places:
         rows.setdefault(repr(cells[i]), lines[i] if lines is not None else i + 1)
     (cell, row), *others = rows.items()
-    more = ", ".join(f"{other} of row {row}" for other, row in others[:SHOWN])
-    more += f" and {len(others) - SHOWN} more" * (len(others) > SHOWN)
+    more = ", ".join(f"{other} of row {row}" for other, row in others[:_SHOWN])
+    more += f" and {len(others) - _SHOWN} more" * (len(others) > _SHOWN)
     return f"{cell} in column {name!r} of row {row}{f' (also {more})' if more else ''}"
 
 
@@ -520,7 +520,7 @@ def is_number(cell: AnyCell) -> bool:
     return isinstance(cell, numbers.Real | decimal.Decimal) and not isinstance(cell, bool)
 
 
-def number(cell: AnyCell) -> float | None:
+def _number(cell: AnyCell) -> float | None:
     """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
     bits."""
     value = math.nan

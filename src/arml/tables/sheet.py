@@ -23,11 +23,11 @@ THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 
-Cells = dict[str, list[AnyCell]]
+_Cells = dict[str, list[AnyCell]]
 """The cells of a file by column: texts of a CSV file, values of an Excel file."""
 
 
-def read_cells(path: Path) -> tuple[Cells, list[int]]:
+def read_cells(path: Path) -> tuple[_Cells, list[int]]:
     """The cells of a file by column, and the line at which each row begins.
 
     **Raises** `ValueError` in one line for a file that is not such a table.
@@ -39,7 +39,7 @@ def read_cells(path: Path) -> tuple[Cells, list[int]]:
     return cells_of_file(data, str(path))
 
 
-def cells_of_file(data: bytes, name: str) -> tuple[Cells, list[int]]:
+def cells_of_file(data: bytes, name: str) -> tuple[_Cells, list[int]]:
     """`read_cells` of the bytes of a file of this name."""
     if name.lower().endswith(".xlsx"):
         return _excel(data, name)
@@ -53,7 +53,7 @@ def cells_of_file(data: bytes, name: str) -> tuple[Cells, list[int]]:
     return cells_of(text, name)
 
 
-def cells_of(text: str, where: str) -> tuple[Cells, list[int]]:
+def cells_of(text: str, where: str) -> tuple[_Cells, list[int]]:
     """`read_cells` of a text, which errors call `where`. The delimiter is that which a first line
     `sep=;` names, or `_delimiter` finds."""
     text = text.removeprefix("\ufeff")
@@ -94,7 +94,7 @@ def read_numbers(
     return x, names, texts, lines
 
 
-def _excel(data: bytes, name: str) -> tuple[Cells, list[int]]:
+def _excel(data: bytes, name: str) -> tuple[_Cells, list[int]]:
     """The first sheet of an Excel file."""
     openpyxl = extra("openpyxl", "excel", "Excel files")
     try:
@@ -106,7 +106,7 @@ def _excel(data: bytes, name: str) -> tuple[Cells, list[int]]:
     return _columns([i + 1 for i in kept], [sheet[i] for i in kept], name)
 
 
-def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells, list[int]]:
+def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[_Cells, list[int]]:
     """The cells below the header by column, and their lines."""
     if len(rows) < 2:
         found = "has a header alone" if rows else "is empty"
@@ -118,7 +118,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells
             raise ValueError(
                 f"{where}: row {line} has {len(row)} cells, the header {len(header)}: correct it"
             )
-    columns: Cells = {}
+    columns: _Cells = {}
     for place, name in enumerate(header):
         cells = [row[place] for row in rows[1:]]
         if not name and all(cell is None or not str(cell).strip() for cell in cells):
@@ -134,7 +134,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[Cells
     return columns, lines[1:]
 
 
-def _with_points(columns: Cells, where: str, *, sure: bool) -> Cells:
+def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
     """The cells with points in the place of decimal commas. Unless commas are `sure` to be decimal
     ones, a column stays as it is if all of its commas may separate thousands.
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
-Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]
+_Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]
 
 
 def _sinusoid(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -52,7 +52,7 @@ def _ripple(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Fl
 
 
 FAMILIES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
-FUNCTIONS: tuple[Function, ...] = (_sinusoid, _line, _quadratic, _cubic, _surface, _ripple)
+FUNCTIONS: tuple[_Function, ...] = (_sinusoid, _line, _quadratic, _cubic, _surface, _ripple)
 FLAT = 4
 """The first `FLAT` families ignore the second input."""
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}

@@ -132,7 +132,7 @@ class ImageEpisodes(Episodes):
         return {**protocol_of(self.problem), **size, **dict.fromkeys(self.copies, True)}
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        drawn, features = draw(self.table, self.problem, key=key), self.problem.features
+        drawn, features = _draw(self.table, self.problem, key=key), self.problem.features
         ways, each = drawn.images.shape
         if self.disk is not None:
             shape = jax.ShapeDtypeStruct((ways, each, *features), jnp.uint8)
@@ -160,7 +160,7 @@ class Drawn(NamedTuple):
     """The support images of each class, then its queries."""
 
 
-def draw(table: ClassTable, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
+def _draw(table: ClassTable, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
     """Draw ONE task of the classes and images of a table."""
     ways, each = problem.outputs, problem.shots + problem.queries
     family_key, class_key, image_key = jax.random.split(key, 3)

@@ -493,7 +493,7 @@ def _counts(family: ImageFamily) -> dict[str, int]:
 
 # --- tasks of a class that a user defined in a script
 
-MOST = 10_000
+_MOST = 10_000
 """The most numbers of an array in a run's configuration."""
 
 
@@ -596,12 +596,12 @@ def _encoded(value: object, name: str) -> object:
             return [_encoded(item, name) for item in value]
         case Mapping() if all(isinstance(key, str) for key in value):
             return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
-        case np.ndarray() | jax.Array() if value.size <= MOST and value.dtype.kind in "biuf":
+        case np.ndarray() | jax.Array() if value.size <= _MOST and value.dtype.kind in "biuf":
             kind = "jax" if isinstance(value, jax.Array) else "numpy"
             return {kind: np.asarray(value).tolist(), "dtype": str(value.dtype)}
     raise ValueError(
         f"{name}: expected a value that a run's configuration can hold (numbers, texts, lists, "
-        f"arrays of at most {MOST:,} numbers), got {type(value).__name__}: make it from such "
+        f"arrays of at most {_MOST:,} numbers), got {type(value).__name__}: make it from such "
         "values, or register options with arml.register"
     )
 

@@ -20,7 +20,7 @@ from safetensors.numpy import save as serialised
 
 from arml.results.files import RunError, atomically
 
-KEEP = 2
+_KEEP = 2
 """How many checkpoints are kept: the newest, and one more in case it is damaged."""
 SUFFIX = ".safetensors"
 DAMAGED = "damaged"
@@ -75,7 +75,7 @@ def save(folder: Path, step: int, state: PyTree) -> None:
             f"{error.strerror or error}; earlier checkpoints are unchanged: free some space or "
             "check the folder, and run the same command again"
         ) from error
-    for old in _steps(folder)[KEEP:]:
+    for old in _steps(folder)[_KEEP:]:
         place_of(folder, old).unlink(missing_ok=True)
 
 

@@ -20,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from arml.core.checks import at_least
 from arml.training.devices import AXIS
 
-SILENT = 30
+_SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
 COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
@@ -74,8 +74,8 @@ class Processes:
                 self.coordinator or None,
                 self.processes if named else None,
                 self.process if named else None,
-                heartbeat_timeout_seconds=SILENT,
-                shutdown_timeout_seconds=SILENT,
+                heartbeat_timeout_seconds=_SILENT,
+                shutdown_timeout_seconds=_SILENT,
             )
         except (ValueError, RuntimeError) as error:
             raise ValueError(

@@ -512,7 +512,7 @@ class Moment(NamedTuple):
 
 SLOW = 0.5
 """Seconds of a step from which on steps are shown one by one."""
-Values = tuple[TaskDistribution, Array, Array]
+_Values = tuple[TaskDistribution, Array, Array]
 """The tasks, the data of the training's key, and its number of steps: an interval reads these."""
 Callback = Callable[[Moment], bool | None]
 """Called after each interval; a training ends early where one returns True."""
@@ -546,7 +546,7 @@ def _step(
     """One outer step: one program for all seeds and, without a number `own` of steps, for trainings
     of any length."""
 
-    def step(values: Values, state: TrainState) -> tuple[TrainState, Record]:
+    def step(values: _Values, state: TrainState) -> tuple[TrainState, Record]:
         tasks, data, steps = values
         key, optimiser = jax.random.wrap_key_data(data), outer.build(steps if own is None else own)
         one = make_step(
