@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import textwrap
 from pathlib import Path
 
 import cv2
@@ -15,6 +16,7 @@ import pytest
 
 import arml
 from arml.cli import main
+from arml.experiment.workers import cluster
 from arml.predict import batches
 from arml.predict.batches import BatchPredictor, PartWriter, parts_of
 
@@ -148,6 +150,18 @@ def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, mo
     right(dataset.dataset(parts).to_table().to_pandas(), chances)
     assert main([*command[:2], str(files[0]), *command[3:]]) == 2
     assert "holds the answers of another predictor, level or source" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray
+def test_ray_data_maps_batches_as_the_docstring_has_it(ray, photos):
+    saved, files, chances = photos
+    example = BatchPredictor.__doc__.split("frames.\n")[1].split("A batch has")[0]
+    example = example.replace("photos/", str(files[0].parent)).replace("my-predictor", str(saved))
+    lines = textwrap.dedent(example).strip().splitlines()
+    names = {"ray": cluster(ray), "BatchPredictor": BatchPredictor}
+    exec("import ray.data\n" + "\n".join([*lines[:-1], f"found = {lines[-1]}"]), names)
+    right(names["found"].to_pandas().sort_values("path"), chances)
 
 
 def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, capsys):

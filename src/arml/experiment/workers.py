@@ -47,10 +47,8 @@ def carry_out(
 
     - `function`: `MODULE:FUNCTION`, called with the job, and with `stop`: once that returns True,
       the function saves its work and returns.
-    - `jobs`: plain data.
     - `folder`: gets the log of each worker of this machine, `worker-0.log` and so on.
-    - `stop`: asked twice a second; once true, the workers stop, and no other job begins.
-    - `watch`: called twice a second.
+    - `stop`: asked twice a second, when `watch` is called, too; once true, no other job begins.
     - `on`: None for this machine; `ray` or `ray://HOST:PORT` for a Ray cluster, see `cluster`.
 
     **Returns** an iterator over the jobs that have ended: the number and the failure, "" for none.
@@ -121,6 +119,8 @@ def call(function: str, job: Job, stopped: Path) -> str:
         return parent is not None and not parent.is_alive()
 
     module, _, name = function.partition(":")
+    if stopped.exists():
+        return ""
     try:
         getattr(import_module(module), name)(job, lambda: stopped.exists() or alone())
     except Exception as error:
@@ -165,7 +165,8 @@ def _on_ray(on: str) -> Carrier:
     """The carrier of a cluster: a job gets one core, and one GPU if there are some."""
     ray = cluster(on)
     gpus = min(1, ray.cluster_resources().get("GPU", 0))
-    task = ray.remote(num_gpus=gpus, max_retries=RETRIES, max_calls=1)(_call_with_one_core)
+    own = {"env_vars": {"NPROC": "1"}}  # thread of XLA's; Ray sets those of OpenMP
+    task = ray.remote(num_gpus=gpus, max_retries=RETRIES, max_calls=1, runtime_env=own)(call)
 
     def carry(function: str, job: Job, stopped: Path) -> str:
         try:
@@ -174,8 +175,3 @@ def _on_ray(on: str) -> Carrier:
             return " ".join(str(error).split())[:500]
 
     return carry
-
-
-def _call_with_one_core(function: str, job: Job, stopped: Path) -> str:
-    os.environ["NPROC"] = "1"  # thread of XLA's; Ray sets those of OpenMP
-    return "" if stopped.exists() else call(function, job, stopped)

@@ -37,18 +37,16 @@ _AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
 class BatchPredictor:
     """Predicts batches: mappings of columns, or pandas' frames.
 
-        ray.data.read_binary_files(places, include_paths=True).map_batches(
-            BatchPredictor, fn_constructor_args=["my-predictor"], concurrency=2)
+        pool = ray.data.ActorPoolStrategy(min_size=1, max_size=8)
+        photos = ray.data.read_binary_files("photos/", include_paths=True)
+        photos.map_batches(BatchPredictor, fn_constructor_args=["my-predictor"], compute=pool)
 
     A batch has a column of `PICTURES`, or the columns of the table that the predictor has learned.
     The answer has the batch's columns without bytes; `label`, `probability` and `novelty`, or
     `prediction`, `low` and `high`; and `error`, empty for a picture that could be read.
 
-    **Arguments**
-
-    - `predictor`: its folder, which a worker opens with its first batch.
-    - `model`: the frozen network, if it is not that of the package.
-    - `level`: the share of new numbers that lie from `low` to `high`.
+    `predictor` is its folder, `model` the frozen network if it is not that of the package, and
+    `level` the share of new numbers that lie from `low` to `high`.
     """
 
     def __init__(

@@ -7,11 +7,9 @@ whether to stop.
 
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import numpy as np
@@ -90,19 +88,16 @@ def is_first() -> bool:
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
-@partial(jax.jit, static_argnames="where")
-def _moved(a: jax.Array, where: NamedSharding) -> jax.Array:
-    moved: jax.Array = jax.lax.with_sharding_constraint(a, where)
-    return moved
-
-
 def of_all(mesh: Mesh | None, value: int) -> list[int]:
     """The value that each process gives, once for each of its devices."""
     if mesh is None or not mesh.is_multi_process:
         return [value]
     apart, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ([AXIS], []))
     own = jax.make_array_from_callback((mesh.size,), apart, lambda _: np.full(1, value, np.int32))
-    return [int(one) for one in np.asarray(_moved(own, whole))]
+    return [int(one) for one in np.asarray(_copied(own, whole))]
+
+
+_copied = jax.jit(jax.lax.with_sharding_constraint, static_argnums=1)
 
 
 @contextmanager
@@ -122,12 +117,10 @@ def ending(several: bool) -> Iterator[None]:
     wait for the others, which notice now, and end too."""
     try:
         yield
-    except Exception as error:
+    except (ValueError, OSError, jax.errors.JaxRuntimeError) as error:
         if not several:
             raise
         lost = isinstance(error, jax.errors.JaxRuntimeError)
-        if not lost and not isinstance(error, ValueError | OSError):
-            traceback.print_exc()
         why = (
             "another process of the run has ended; the same command continues it: " if lost else ""
         )
