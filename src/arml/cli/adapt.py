@@ -130,8 +130,9 @@ def adapt_command(arguments: Sequence[str]) -> int:
         queries = inputs.unlabelled(predictor)
     if useless and queries is None and not options.columns:
         raise nothing
-    if queries is None and (options.none or options.sort_into):
-        raise ValueError("--none and --sort-into are for --query: leave them out")
+    of_queries = options.none or options.sort_into or options.matter
+    if queries is None and of_queries and not (options.matter and isinstance(inputs, Table)):
+        raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
     if options.none and predictor.classes is None:

@@ -119,7 +119,7 @@ class PredictorBase(abc.ABC):
         """The inputs, and the places of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
-        if errors == "raise":
+        if errors == "raise" or self.learner.pictures is None:
             return self.read(x), []
         bad: Bad = {}
         inputs = self.learner.read(x, bad=bad)

@@ -73,8 +73,9 @@ QUANTITY = re.compile(
 STYLES = (".", ",.", "'.", "_.", " .", ".,", "',", " ,", ",")
 """The sign between thousands, if there is one, and the decimal sign, in the order in which they are
 tried: 1,250 alone is 1250."""
+_SIXTY = r"(?::([0-5]\d(?:\.\d+)?))?"
 CLOCK = re.compile(
-    r"(?:(\d+) days?,? ?)?(\d+)(?::(\d\d(?:\.\d+)?))?(?::(\d\d(?:\.\d+)?))?(?: ?([ap])\.?m\.?)?",
+    rf"(?:(\d+) days?,? ?)?(\d+){_SIXTY}{_SIXTY}(?: ?([ap])\.?m\.?)?",
     re.ASCII,
 )
 """14:30, 2:05:10 pm, 8 am, 1 day 03:00:00; minutes and seconds, 4:12.5."""
