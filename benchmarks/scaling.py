@@ -5,7 +5,7 @@ One process with one core, one process with two cores as two devices, and two pr
 core each, joined over loopback; they take turns.
 
 Pictures: JPEG files of 640 x 480 pixels and the learner `photos`. One process with one core, and
-Ray with two workers of one core each, in turns. The first two parts of each are not timed.
+Ray with two workers of one core each, alternately. The first two parts of each are not timed.
 
 Processor seconds say more than the clock if others use the machine: those of Ray are of all of its
 processes.

@@ -221,7 +221,7 @@ def application(served: Served, token: str) -> Starlette:
     )
 
 
-class Hurried(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection that is closed unless a request begins within `PATIENCE` and ends within twice
     that time. Slow connections, which need no token, could otherwise keep others out. Requests come
     from this machine, so real ones take much less."""
@@ -242,7 +242,7 @@ class Hurried(H11Protocol):
             self.loop.call_later(PATIENCE, self._look, now)
 
 
-class Ended(uvicorn.Server):
+class StoppableServer(uvicorn.Server):
     """A server that Ctrl-C ends at once: nothing is kept, so there is nothing to wait for."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -252,14 +252,14 @@ class Ended(uvicorn.Server):
 
 def server(served: Served, token: str) -> uvicorn.Server:
     """The page's server, not started."""
-    return Ended(
+    return StoppableServer(
         uvicorn.Config(
             application(served, token),
             log_level="warning",
             access_log=False,
             server_header=False,
             lifespan="off",  # there is none, and its end would be told as a failure
-            http=Hurried,
+            http=TimedConnection,
             limit_concurrency=256,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=3,

@@ -14,7 +14,7 @@ import numpy as np
 from arml.app.pictures import Limits
 from arml.predict.base import LearnerBase
 from arml.predict.reliability import digits_of
-from arml.predict.tables import Sheet, learned_sheet
+from arml.predict.tables import LabelledTable, learned_table
 from arml.results.files import Json
 from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import cells_of, cells_of_file
@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
     cells: dict[str, list[Any]]
     lines: list[int]
-    sheet: Sheet
+    sheet: LabelledTable
 
     @property
     def inputs(self) -> dict[str, list[Any]]:
@@ -170,4 +170,4 @@ def _request(learners: Mapping[Kind, Any], content: object, limits: Limits) -> R
         raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return Request(cells, lines, learned_sheet(learner, cells, lines, target))
+    return Request(cells, lines, learned_table(learner, cells, lines, target))

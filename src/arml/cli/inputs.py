@@ -214,14 +214,14 @@ class TableInputs:
     ) -> tuple[Any, list[str]]:
         """The predictor that a learner makes of a table, and the names of its rows. Rows whose
         target is empty are no examples."""
-        from arml.predict.tables import learned_sheet
+        from arml.predict.tables import learned_table
         from arml.tables.sheet import read_cells
 
         cells, lines = read_cells(path)
         if target is None:
             raise _no_column(target, cells, path)
         options["groups"] = options.pop("group", None)
-        sheet = learned_sheet(learner, cells, lines, target, where=str(path), **options)
+        sheet = learned_table(learner, cells, lines, target, where=str(path), **options)
         tell(*sheet.predictor.remarks)
         own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
         self.unknown = own, [lines[i] for i in sheet.unknown], path

@@ -37,7 +37,7 @@ from arml.experiment.options import (
     TaskFamily,
     fingerprint,
 )
-from arml.nn.networks import Alone, Conv4Options, MLPOptions
+from arml.nn.networks import Conv4Options, MLPOptions, SetNetwork
 from arml.results.files import JsonView, read_json, write_json
 from arml.tasks.options import (
     FoldersOptions,
@@ -496,7 +496,7 @@ def _drawn(
     net_key, key = jax.random.split(key)
     net = network.build(problem, key=net_key)
     _check_made(callable(net), network, "a network", net)
-    net = net if hasattr(net, "given") else Alone(net)
+    net = net if hasattr(net, "given") else SetNetwork(net)
     learner = algorithm.build(net, problem, key=key)
     _check_made(isinstance(learner, MetaLearner), algorithm, "an arml.MetaLearner", learner)
     check_size(parameters(learner))

@@ -299,7 +299,7 @@ class Plain(eqx.Module):
         return self.block(x), None
 
 
-class Alone(eqx.Module):
+class SetNetwork(eqx.Module):
     """A network of one's own that is a function of a set, and no more."""
 
     function: Callable[[Array], Array]

@@ -502,7 +502,7 @@ def learned(
     return TablePredictor(learner, schema, values, places, classes, together)
 
 
-class Sheet(NamedTuple):
+class LabelledTable(NamedTuple):
     """A predictor of a table in which some cells of the target may be empty."""
 
     predictor: TablePredictor
@@ -512,7 +512,7 @@ class Sheet(NamedTuple):
     """Places of the rows whose target is empty."""
 
 
-def learned_sheet(
+def learned_table(
     learner: TrainedLearner,
     cells: Mapping[str, Sequence[AnyCell]],
     lines: Sequence[int],
@@ -520,7 +520,7 @@ def learned_sheet(
     *,
     where: str = "the table",
     **options: Any,
-) -> Sheet:
+) -> LabelledTable:
     """Learn the column `target` of a table as people have it: rows whose cell there is empty are no
     examples. `lines` are those of the file; `options` go to `learned`.
 
@@ -555,7 +555,7 @@ def learned_sheet(
     if remark:
         hints = (*predictor.schema.hints, remark)
         predictor.schema = replace(predictor.schema, hints=hints)
-    return Sheet(predictor, known, unknown)
+    return LabelledTable(predictor, known, unknown)
 
 
 def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
