@@ -5,6 +5,7 @@ They load no JAX, which photographs do not need.
 """
 
 import abc
+import copy
 from collections.abc import Sequence
 from functools import cached_property, partial
 from html import escape
@@ -261,10 +262,9 @@ class PredictorBase(abc.ABC):
         **Raises** `ValueError` for another number of groups."""
         if groups is None:
             return self._reliability
-        other = object.__new__(type(self))  # `copy` would save and load it
-        found = [k for k, one in vars(type(self)).items() if isinstance(one, cached_property)]
-        kept = {k: v for k, v in vars(self).items() if k not in (*found, "_reliability")}
-        vars(other).update(kept, groups=checked_groups(groups, len(self.y)))
+        other = copy.copy(self)
+        vars(other).pop("weights", None)  # of folds without these groups
+        other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
     @cached_property
