@@ -25,7 +25,6 @@ from typing import Any
 import arml
 from arml.results.files import write_text
 from arml.results.machine import cores
-from arml.training.provenance import commit
 
 HERE = Path(__file__).parent
 PACKAGE = Path(arml.__file__).parent
@@ -150,6 +149,8 @@ def write(
 ) -> None:
     """Write `results/NAME.json`, and say so; `quick` tells how it was run. `sources` are the files
     and folders of the package that the figures depend on; all if none is named."""
+    from arml.training.provenance import commit  # here, because start-up times the import of JAX
+
     now = datetime.now(UTC).isoformat(timespec="seconds")
     value = {"benchmark": name, "when": now, "machine": before, "commit": commit()}
     value |= {} if CLOCK == "wall" else {"clock": CLOCK}

@@ -119,7 +119,7 @@ def starting(value: dict[str, Any]) -> str:
             [
                 f"`{command}`" + (state and f", {state}"),
                 timed(spread),
-                *(duration(of_it[p]["median"]) if of_it else "" for p in ("imports", "XLA")),
+                *(duration(of_it[p]["median"]) if p in of_it else "" for p in ("imports", "XLA")),
             ]
         )
     head = ["start", "time (extremes)", "of it imports", "of it XLA"]
