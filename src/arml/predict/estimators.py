@@ -210,7 +210,8 @@ class FewShotRegressor(RegressorMixin, FewShot):
     **Arguments**
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them. The
-      default takes rows of any columns; "regression2d" is a learner of functions of two inputs.
+      default takes rows of any columns; "regression2d" is a learner of functions of two inputs,
+      which predicts together with a Gaussian process.
 
     Several targets need a learner of as many, or scikit-learn's `MultiOutputRegressor`.
 

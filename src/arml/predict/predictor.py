@@ -129,9 +129,10 @@ class Predictor(PredictorBase):
         return self.learner.of_classes(0 if self.classes is None else len(self.classes))
 
     def using(self: P, model: str) -> P:
-        """The same, predicting with another model: the `learner`, `logistic` regression on the
-        inputs or on the `edges` of pictures, or the `ensemble` of all, with weights from examples
-        that are left out. **Raises** `ValueError` for another."""
+        """The same, predicting with another of its `models`: the `learner`, `logistic` regression
+        on the inputs or on the `edges` of pictures, a Gaussian `process` of a function, or the
+        `ensemble` of all, with weights from examples that are left out. **Raises** `ValueError` for
+        another."""
         super().using(model)
         self._check_weights(model)
         other = copy.copy(self)
