@@ -298,7 +298,7 @@ def test_images_are_explained_by_class(tmp_path, monkeypatch):
     built = build(tiny, splits.train.problem)
     trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
     monkeypatch.setattr("arml.explain.explaining.Run", lambda folder: trained)
-    monkeypatch.setattr("arml.explain.explaining.save", lambda figure, path: ())
+    monkeypatch.setattr("arml.explain.explaining.save_figure", lambda figure, path: ())
     files = explain(tmp_path, tmp_path / "out", tasks=10)
     found = read_json(files[0])
     assert found["families"] == ["dark", "light"]

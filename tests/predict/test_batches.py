@@ -116,7 +116,7 @@ def test_the_parts_of_a_source_are_its_pictures_or_its_tables(photos, tmp_path, 
 
 def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     saved, files, chances = photos
-    monkeypatch.setattr(batches, "AT_ONCE", 4)
+    monkeypatch.setattr(batches, "_AT_ONCE", 4)
     table = tmp_path / "one.parquet"
     late = [None] * 4 + ["x"] * 5
     columns = {"file": [str(file) for file in files], "n": range(9), "late": late}
