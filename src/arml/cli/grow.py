@@ -91,7 +91,7 @@ def stream_command(arguments: Sequence[str]) -> int:
     since = time.monotonic()
     parsed = read_command(StreamCommand, arguments, prog="arml train --stream")
     options, experiment = parsed.options, parsed.experiment
-    from arml.report.growth import measured, scored, stages_table, summary
+    from arml.report.growth import measured, stages_table, summary
     from arml.report.tables import terminal
 
     console = Console(stderr=options.json)
@@ -100,7 +100,7 @@ def stream_command(arguments: Sequence[str]) -> int:
     found = train_stream(
         experiment, options.run, options.stream, say=lambda line: say(console, line)
     )
-    metric, stages = found["metric"], scored(found["records"])
+    metric, stages = found["metric"], found["records"]
     stream = measured(stages, metric)
     if options.json:
         each = [{"family": one["family"], "scores": one["scores"]} for one in stages]

@@ -132,7 +132,6 @@ def train_stream(
             records.append(
                 {
                     "stage": index,
-                    "decision": "scored",
                     "family": name,
                     "scores": scores,
                     "tasks": tasks,

@@ -53,11 +53,6 @@ class Stream(NamedTuple):
         return {name: getattr(self, name) for name in names}
 
 
-def scored(records: Records) -> list[JsonView]:
-    """The records of scores, one for each stage."""
-    return [one for one in records if one["decision"] == "scored"]
-
-
 def measured(stages: Records, metric: str) -> Stream:
     """The measures of a stream from the record of each stage: its `family`, `scores` (from family
     to score), `tasks` and `replayed`."""
