@@ -15,12 +15,12 @@ from arml.experiment.recipes import build
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
+from arml.predict.choice import mean_of
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
 from arml.predict.models import (
     PRIOR,
     class_weights,
     fitted,
-    mixed,
     models_of,
     process,
 )
@@ -118,8 +118,7 @@ def test_weights_are_where_the_slope_is_the_same_in_each_direction():
 def test_the_ensemble_is_a_weighted_mean_of_probabilities():
     rng = np.random.default_rng(4)
     odds = [rng.normal(size=(5, 3)), rng.normal(size=(5, 3))]
-    parts = {"a": lambda _: odds[0], "b": lambda _: odds[1]}
-    logs = mixed(parts, {"a": 0.3, "b": 0.7})(None)
+    logs = mean_of({"a": odds[0], "b": odds[1]}, {"a": 0.3, "b": 0.7}, classes=True)
     np.testing.assert_allclose(softmax(logs), 0.3 * softmax(odds[0]) + 0.7 * softmax(odds[1]))
 
 

@@ -87,13 +87,16 @@ class Choice:
         return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
 
 
-def mean_of(each: Mapping[str, Outputs], weights: Mapping[str, float], classes: bool) -> Outputs:
-    """The outputs of the weighted mean of models."""
+def mean_of(
+    each: Mapping[str, Any], weights: Mapping[str, float], classes: bool, xp: Any = np
+) -> Any:
+    """The outputs of the weighted mean of models: of numbers, or of probabilities, whose logs they
+    are. With `jax.numpy` as `xp` it can be traced."""
     if len(weights) == 1:
         return each[next(iter(weights))]
     if not classes:
-        return np.sum([w * each[name] for name, w in weights.items()], axis=0)
-    return np.log(sum(w * softmax(each[name]) for name, w in weights.items()) + 1e-12)
+        return sum(w * each[name] for name, w in weights.items())
+    return xp.log(sum(w * softmax(each[name], xp) for name, w in weights.items()) + 1e-12)
 
 
 def by_scikit(

@@ -19,7 +19,7 @@ rest. So the weights are b if no example can be left out. The sum is concave, an
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +29,7 @@ from sklearn.linear_model import LogisticRegression
 
 from arml.core.episodes import Problem
 from arml.nn.edges import histograms
-from arml.predict.base import LEARNER, softmax
+from arml.predict.base import LEARNER
 from arml.predict.inputs import floats
 from arml.results.machine import one_blas_thread
 
@@ -157,21 +157,3 @@ def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
         explained = (1 / (chances @ weights)) @ chances * weights
         weights = (explained + PRIOR * prior) / (n + PRIOR)
     return weights
-
-
-def mixed(
-    parts: Mapping[str, Function],
-    weights: Mapping[str, float],
-    xp: ModuleType = np,
-    *,
-    classes: bool = True,
-) -> Function:
-    """The ensemble: the log of the weighted mean of probabilities; or the mean of numbers."""
-
-    def predict(inputs: Any) -> Any:
-        if not classes:
-            return sum(weights[name] * part(inputs) for name, part in parts.items())
-        each = [weights[name] * softmax(part(inputs), xp) for name, part in parts.items()]
-        return xp.log(xp.maximum(sum(each), _LEAST))
-
-    return predict

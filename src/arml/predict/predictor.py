@@ -47,7 +47,6 @@ from arml.predict.models import (
     Function,
     class_weights,
     fitted,
-    mixed,
     models_of,
     process,
 )
@@ -289,8 +288,14 @@ class Predictor(PredictorBase):
         `xp` it can be traced."""
         self._check_weights(model)
         if model == ENSEMBLE:
-            parts = {name: self._by(name, xp) for name, w in self.weights.items() if w}
-            return mixed(parts, self.weights, xp, classes=self.classes is not None)
+            weights = {name: w for name, w in self.weights.items() if w}
+            parts = {name: self._by(name, xp) for name in weights}
+
+            def mean(inputs: Any) -> Any:
+                each = {name: part(inputs) for name, part in parts.items()}
+                return mean_of(each, weights, self.classes is not None, xp)
+
+            return mean
         if model == PROCESS:
             return process(self.x, self.y, xp)
         if model != LEARNER:
