@@ -131,7 +131,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if useless and queries is None and not options.columns:
         raise nothing
     of_queries = options.none or options.sort_into or options.matter
-    if queries is None and of_queries and not (options.matter and isinstance(inputs, Table)):
+    if queries is None and of_queries and not (options.matter and isinstance(inputs, TableInputs)):
         raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
