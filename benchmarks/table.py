@@ -171,6 +171,22 @@ def on_gpu(value: dict[str, Any]) -> str:
     return f"{rows(['method', 'chunk', *head], body)}\n\n{found[0]['device']}. {caption(value)}"
 
 
+def on_several(value: dict[str, Any]) -> str:
+    """Steps of several processes, and pictures that are predicted on Ray."""
+    steps, pictures = value["results"]["steps"], value["results"]["pictures"]
+    alone = (timed(steps[0][f"alone_{name}"]) for name in ("seconds", "processor_seconds"))
+    body = [["1", "1", *alone, ""]]
+    for row in steps:
+        times = timed(row["seconds"]), timed(row["processor_seconds"]), ratio(row["times_as_fast"])
+        body.append([str(row["processes"]), str(row["devices"]), *times])
+    head = ["processes", "devices in all", "a step", "its processor time", "times as fast as one"]
+    clocks = ("pictures_a_second", "processor_seconds_a_picture")
+    rates, spent = (pictures[clock] for clock in clocks)
+    predicted = [[name, ratio(rates[name]), timed(spent[name])] for name in rates]
+    more = ["pictures", "pictures a second", "processor time of one"]
+    return f"{rows(head, body)}\n\n{rows(more, predicted)}\n\n{caption(value)}"
+
+
 SCALING = HERE.parent / "docs" / "scaling.md"
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "regression2d": ratios(of_regression),
@@ -178,8 +194,9 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "startup": starting,
     "predict": predictions,
     "gpu": on_gpu,
+    "scaling": on_several,
 }
-"""How the figures of each file are drawn, between its markers; `gpu` is in docs/scaling.md."""
+"""How the figures of each file are drawn, between its markers; the last two in docs/scaling.md."""
 MISSING = "Not measured with this code; the first lines of this page tell how."
 
 
@@ -195,7 +212,7 @@ def main() -> int:
     stale = 0
     for page in (README, SCALING):
         old = new = page.read_text(encoding="utf-8")
-        for name in [n for n in BLOCKS if (n == "gpu") == (page == SCALING)]:
+        for name in [n for n in BLOCKS if (n in ("gpu", "scaling")) == (page == SCALING)]:
             markers = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
             new = replace_block(new, block(name), markers)
         if "--check" in sys.argv[1:] and new != old:
