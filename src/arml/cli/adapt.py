@@ -130,8 +130,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
         queries = inputs.unlabelled(predictor)
     if useless and queries is None and not options.columns:
         raise nothing
-    of_queries = options.none or options.sort_into or options.matter
-    if queries is None and of_queries and not (options.matter and isinstance(inputs, TableInputs)):
+    table = isinstance(inputs, TableInputs)
+    if queries is None and (options.none or options.sort_into or (options.matter and not table)):
         raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
@@ -140,20 +140,18 @@ def adapt_command(arguments: Sequence[str]) -> int:
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
-    if (len(predictor.models) > 1 or isinstance(inputs, TableInputs)) and len(
-        predictor.weights
-    ) > 1:
+    weights = predictor.weights if table or len(predictor.models) > 1 else {}
+    if len(weights) > 1:
         from arml.predict.models import WORDS
 
-        parts = predictor.weights.items()
-        each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in parts)
+        each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
         tell(f"predicting with a weighted mean: {each}")
     if queries is None and options.save is None and isinstance(inputs, PictureInputs):
         from arml.predict.reliability import curve_in_words
 
         if curve := predictor.learning_curve():
             tell(curve_in_words(curve))
-    if options.matter and isinstance(inputs, TableInputs):
+    if options.matter and table:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
         tell(f"how many times less probable the right answers are without a column: {each}")
