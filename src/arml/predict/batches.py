@@ -60,9 +60,8 @@ class BatchPredictor:
 
     @cached_property
     def predictor(self) -> Any:
-        """The predictor, with all of its models together."""
-        found = load_predictor(self.folder, self.model)
-        return found.using(found.models[-1])
+        """The predictor, as it was saved."""
+        return load_predictor(self.folder, self.model)
 
     def __call__(self, batch: Any) -> Any:
         """The answers to a batch, of the same kind."""
