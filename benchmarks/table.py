@@ -184,7 +184,9 @@ def on_several(value: dict[str, Any]) -> str:
     rates, spent = (pictures[clock] for clock in clocks)
     predicted = [[name, ratio(rates[name]), timed(spent[name])] for name in rates]
     more = ["pictures", "pictures a second", "processor time of one"]
-    return f"{rows(head, body)}\n\n{rows(more, predicted)}\n\n{caption(value)}"
+    parts = pictures["processor_seconds_of_ray_by_those_of_one_process"]
+    said = f"Ray takes {ratio(parts)} times the processor time of one process for a picture."
+    return f"{rows(head, body)}\n\n{rows(more, predicted)}\n\n{said} {caption(value)}"
 
 
 SCALING = HERE.parent / "docs" / "scaling.md"
