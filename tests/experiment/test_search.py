@@ -152,6 +152,15 @@ def test_a_trial_whose_loss_is_not_finite_is_ended(tmp_path):
     assert trial.user_attrs["why"].startswith("the loss is not finite at step 1,")
 
 
+def test_a_trial_that_its_patience_ends_is_over(tmp_path):
+    outer = replace(TINY.outer, outer_rate=1.0)  # the scores soon get worse
+    made = replace(TINY, steps=60, patience=1, keep="best", outer=outer)
+    (trial,) = tune(made, space(("outer.clip=1,2",), made), tmp_path, trials=1)
+    scores = trial.intermediate_values
+    assert (trial.state.name, trial.value) == ("COMPLETE", min(scores.values()))
+    assert max(scores) < 60
+
+
 def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
     """Optuna's median: the sixth trial is worse than five others at their first score."""
     scores = iter([1.0] * 5 + [2.0, 0.5])

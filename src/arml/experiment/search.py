@@ -325,21 +325,22 @@ def _next(
 
 
 def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> float | None:
-    """Train, from the newest checkpoint if there is one; returns the last validation score, or None
-    if the training was stopped and can be resumed.
+    """Train, from the newest checkpoint if there is one; returns the validation score of the kept
+    learner, or None if the training was stopped and can be resumed.
 
     **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
     """
     place = _place_of(trial, folder)
-    behind, score = False, None
+    behind, score, better = False, None, min if _falls(experiment) else max
 
     def watch(step: int, record: Mapping[str, int | float | None]) -> None:
         nonlocal behind, score
         if "validation" in record and not behind:
-            score = record["validation"]
-            if score is None:
+            new = record["validation"]
+            if new is None:
                 raise NotFiniteError(f"the validation score is not finite at step {step}")
-            trial.report(score, step)
+            score = new if score is None or experiment.keep == "last" else better(score, new)
+            trial.report(new, step)
             behind = step < experiment.steps and trial.should_prune()
 
     try:
@@ -357,4 +358,5 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> 
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
         raise optuna().TrialPruned
-    return score if reached == experiment.steps else None
+    # It may have ended early by its patience.
+    return None if reached < experiment.steps and stop() else score
