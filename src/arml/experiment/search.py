@@ -331,7 +331,8 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> 
     **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
     """
     place = _place_of(trial, folder)
-    behind, score, better = False, None, min if _falls(experiment) else max
+    behind, better = False, min if _falls(experiment) else max
+    score: float | None = None
 
     def watch(step: int, record: Mapping[str, int | float | None]) -> None:
         nonlocal behind, score
