@@ -398,7 +398,7 @@ def train_seeds(
                 last = [{"step": 0}, *read_metrics(place / METRICS)][-1]
                 watch(seed, last.pop("step"), last)
 
-    function = "arml.experiment.running:work"
+    function = f"{__name__}:{work.__name__}"
     ended = carry_out(function, jobs, folder, workers=workers, stop=stop, watch=look, on=on)
     return {seeds[number]: why for number, why in ended if why}
 

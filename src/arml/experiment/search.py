@@ -176,8 +176,8 @@ def tune(
                     known.add(trial.number)
                     watch(trial)
 
-        _work = "arml.experiment.search:work"
-        for _, why in carry_out(_work, jobs, folder, workers=workers, stop=stop, watch=look, on=on):
+        work = f"{__name__}:{_work.__name__}"
+        for _, why in carry_out(work, jobs, folder, workers=workers, stop=stop, watch=look, on=on):
             if why:
                 raise RunError(why)
     over = study.get_trials(states=ended)
