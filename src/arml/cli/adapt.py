@@ -259,10 +259,12 @@ def _learned(options: AdaptOptions) -> _Learned:
 
 
 def _learned_by(named: Path, options: AdaptOptions) -> _Learned:
+    from arml.datasets.features import PHOTOS
     from arml.predict.files import locate
     from arml.predict.loading import load
 
-    place, note = locate(named)
+    # Without a learner's name a folder of queries may have the name of one.
+    place, note = (PHOTOS, None) if options.learner is None else locate(named)
     if note is not None:
         tell(note)
     learner = load(place, options.model, **options.given())

@@ -88,16 +88,17 @@ def tell(*lines: str) -> None:
 
 @contextlib.contextmanager
 def doubts() -> Iterator[None]:
-    """Tell the first line that the package's logger says, and how many more there are."""
-    lines, handler = list[str](), logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    """Tell the first line that the package's logger says, and how many different ones follow."""
+    lines, handler = dict[str, None](), logging.Handler()
+    handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("arml").addHandler(handler)
     try:
         yield
     finally:
         logging.getLogger("arml").removeHandler(handler)
         if lines:
-            tell(lines[0] + (f", and {len(lines) - 1} more such lines" if lines[1:] else ""))
+            more = f", and {len(lines) - 1} more such lines" if len(lines) > 1 else ""
+            tell(next(iter(lines)) + more)
 
 
 def print_json(value: object) -> None:

@@ -105,9 +105,9 @@ class PictureInputs:
                 display.show(what, done, total)
 
             found: np.ndarray = self.learner.read(pictures, progress=progress, bad=bad)
-        if self.thumbnails is not None:
-            small = pixels_of(pictures, THUMBNAIL, crop=1.0, bad={})
-            self.thumbnails |= zip((one.where for one in pictures), small, strict=True)
+            if self.thumbnails is not None:
+                small = pixels_of(pictures, THUMBNAIL, crop=1.0, bad={})
+                self.thumbnails |= zip((one.where for one in pictures), small, strict=True)
         return found
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:

@@ -254,7 +254,7 @@ class Reliability(Evaluation):
                 + ": give two or more of a class"
             )
         others = ", ".join(f"{name} {accuracy:.0%}" for name, accuracy in self.others.items())
-        more = f"; predicted by {self.model}; other models: {others}" if others else ""
+        more = f"; predicted by {self.model}; accuracy of other models: {others}" if others else ""
         return f"cross-validated {super().__str__()}{more}"
 
 

@@ -228,7 +228,8 @@ class TablePredictor(PredictorBase):
         """The model that predicts, or the mean of several with their weights."""
         if len(self.weights) == 1:
             return next(iter(self.weights))
-        return ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
+        parts = ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
+        return f"a weighted mean ({parts})"
 
     def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
         """The function that a model learns from some of the examples."""
