@@ -240,7 +240,7 @@ def test_other_models_stand_beside_the_one_that_is_checked():
     found = classification_reliability(refit, y, KINDS)
     assert (found.model, found.accuracy) == ("learner", pytest.approx(1 / 3))
     assert found.others == {"other": pytest.approx(1 / 3), "logistic": 1}
-    assert "other models: other 33%, logistic 100%" in str(found)
+    assert "other models: other 33%, logistic regression 100%" in str(found)
     chosen = classification_reliability(refit, y, KINDS, model="logistic")
     assert (chosen.model, chosen.accuracy) == ("logistic", 1)
 

@@ -142,7 +142,7 @@ def adapt_command(arguments: Sequence[str]) -> int:
         tell(*predictor.reliability().lines(names))
     weights = predictor.weights if table or len(predictor.models) > 1 else {}
     if len(weights) > 1:
-        from arml.predict.models import WORDS
+        from arml.predict.reliability import WORDS
 
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
         tell(f"predicting with a weighted mean: {each}")

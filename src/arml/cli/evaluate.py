@@ -70,8 +70,10 @@ class EvaluateOptions:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Score a run on new tasks, or a predictor on labelled queries"""
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
-    from arml.predict.files import is_learner, is_predictor
+    from arml.predict.files import check_predictor, is_learner, is_predictor
 
+    if options.query is not None and not options.folder.exists():
+        check_predictor(options.folder)
     if is_predictor(options.folder):
         options.refuse(("tasks", "split", "steps", "ways", "shots", "against"), "runs")
         return _predictor(options)

@@ -119,6 +119,10 @@ class PictureInputs:
         with open_source(path) as source:
             x = self._read(source.pictures)
         _tell_left_out(source.left_out)
+        if path.is_dir():
+            for folder in sorted(path.glob("[!.]*/")):
+                if not any(folder.iterdir()):
+                    tell(f"the folder {folder} is empty: it is no class")
         _check_different(x, path, "pictures")
         return Labelled(source.files, x, source.labels)
 

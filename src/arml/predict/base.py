@@ -125,7 +125,10 @@ class PredictorBase(abc.ABC):
         bad: Bad = {}
         inputs = self.learner.read(x, bad=bad)
         for place, problem in bad.items():
-            LOG.warning("picture %d cannot be read: %s", place + 1, problem)
+            file = isinstance(x, Sequence) and isinstance(x[place], str | Path)
+            LOG.warning(
+                "%s cannot be read: %s", x[place] if file else f"picture {place + 1}", problem
+            )
         return inputs, [*bad]
 
     @abc.abstractmethod

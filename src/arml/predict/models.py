@@ -34,14 +34,6 @@ from arml.predict.inputs import floats
 from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
-WORDS = {
-    LEARNER: "the learner",
-    "logistic": "logistic regression",
-    "edges": "logistic regression on edges",
-    PROCESS: "a Gaussian process",
-    ENSEMBLE: "all of them, weighted",
-}
-"""The models that a predictor can use."""
 WEIGHTED = ("logistic", "edges")
 """The models that can use sample weights."""
 _PENALTY = 0.001

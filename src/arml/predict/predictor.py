@@ -43,7 +43,6 @@ from arml.predict.models import (
     ENSEMBLE,
     PROCESS,
     WEIGHTED,
-    WORDS,
     Function,
     class_weights,
     fitted,
@@ -51,7 +50,7 @@ from arml.predict.models import (
     process,
 )
 from arml.predict.onnx import QUERIES, write_predictor
-from arml.predict.reliability import left_out
+from arml.predict.reliability import WORDS, left_out
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
 _CHUNK = 64

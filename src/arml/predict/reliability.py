@@ -47,6 +47,14 @@ _SHOWN = 5
 """Examples that are named in words."""
 MEAN = "always the mean"
 """The simplest regression, which every other should beat."""
+WORDS = {
+    "learner": "the learner",
+    "logistic": "logistic regression",
+    "edges": "logistic regression on edges",
+    "process": "a Gaussian process",
+    "ensemble": "a weighted mean of all models",
+}
+"""The models that a predictor can use, in words."""
 
 Copies = tuple[tuple[int, ...], ...]
 Refit = Callable[[Places, Places], Mapping[str, np.ndarray]]
@@ -253,8 +261,9 @@ class Reliability(Evaluation):
                 + ("groups" if self.grouped else "examples that differ")
                 + ": give two or more of a class"
             )
-        others = ", ".join(f"{name} {accuracy:.0%}" for name, accuracy in self.others.items())
-        more = f"; predicted by {self.model}; accuracy of other models: {others}" if others else ""
+        others = ", ".join(f"{_word(name)} {share:.0%}" for name, share in self.others.items())
+        by = f"; predicted by {_word(self.model)}; accuracy of other models: {others}"
+        more = by if others else ""
         return f"cross-validated {super().__str__()}{more}"
 
 
@@ -337,12 +346,16 @@ class NumberReliability:
     def __str__(self) -> str:
         if not len(self.targets):
             return "the predictor cannot be checked with one distinct example: give two or more"
-        others = [f"{k} {_numbers(e, 3)}" for k, e in self.errors.items() if k != self.model]
+        others = [f"{_word(k)} {_numbers(e, 3)}" for k, e in self.errors.items() if k != self.model]
         return (
             f"cross-validated error {_numbers(self.error, 3)} (root mean square of "
-            f"{len(self.targets)} examples), predicted by {self.model}; for comparison: "
+            f"{len(self.targets)} examples), predicted by {_word(self.model)}; for comparison: "
             + ", ".join(others)
         )
+
+
+def _word(model: str) -> str:
+    return WORDS.get(model, model)
 
 
 def curve_in_words(curve: Mapping[int, float]) -> str:
