@@ -122,6 +122,8 @@ def test_any_optimiser_of_optax_trains():
     assert not np.array_equal(leaves(fit(decayed))[0], leaves(fit(sgd))[0])
     with pytest.raises(ValueError, match=r"expected outer as an optimiser of Optax, .* got int"):
         fit(3)
+    with pytest.raises(ValueError, match=r"without its rate: give one"):
+        fit(optax.adamw)
 
 
 def slow(steps, *, rate: float = 0.01, every: int = 2):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -91,6 +92,12 @@ class Given(Options):
 
         made = self.make
         if callable(made) and not isinstance(made, optax.GradientTransformation):
+            if next(iter(signature(made).parameters), "") == "learning_rate":
+                # It would take the number of steps for its rate.
+                raise ValueError(
+                    "outer is an optimiser of Optax without its rate: give one, as in "
+                    "outer=optax.adamw(1e-3)"
+                )
             made = made(steps)
         if not isinstance(made, optax.GradientTransformation):
             raise ValueError(
