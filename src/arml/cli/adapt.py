@@ -402,7 +402,7 @@ def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) 
         tell("one example a class: the probabilities are not checked")
     if above := sum((one.novelty or 0) > 1 for one in answers):
         tell(
-            f"{above} of {len(answers)} queries have a novelty above 1: they may belong to "
-            "none of the classes; about 5% of the pictures of your classes have one, too"
+            f"the novelty of {above} of {len(answers)} queries is above 1, which is a sign of "
+            "another class; about 5% of the pictures of your classes are above 1, too"
         )
     return answers
