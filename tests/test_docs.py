@@ -234,6 +234,7 @@ def test_the_guides_of_ones_own_examples_run(page, tmp_path):
 
 def test_every_page_with_python_is_run():
     run = {"README.md", "docs/photographs-and-tables.md", "docs/research.md"}
+    run.add("docs/scaling.md")  # by tests/predict/test_batches.py
     found = {str(page.relative_to(ROOT)) for page in PAGES if blocks(page, "python")}
     assert found == run
 

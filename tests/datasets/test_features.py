@@ -238,7 +238,7 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
     whole = onnx.load(path)
     whole.graph.initializer.append(numpy_helper.from_array(weights, "w"))
     onnx.save(whole, path)
-    assert "suits other classes better: --output before" in Extractor(path, size=8).doubt
+    assert "suit other classes better: --output before" in Extractor(path, size=8).doubt
     assert Extractor(path, size=8, output="before").doubt == ""
     stated = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.1, 0.2, 0.3]}
     stated |= {"size": {"shortest_edge": 16}, "do_center_crop": True}

@@ -28,7 +28,11 @@ OPTIONS = (
 
 
 def train(folder, *more):
-    return main([*OPTIONS, "--run", str(folder), *more])
+    """With `more` in place of those of `OPTIONS` that it names."""
+    given = [*OPTIONS]
+    for word in {*more} & {*given}:
+        del given[(at := given.index(word)) : at + 2]
+    return main([*given, "--run", str(folder), *more])
 
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")

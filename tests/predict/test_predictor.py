@@ -235,7 +235,7 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
     support.write_text("a,b,height\n1,2,3\n2,0.5,1\n0,1,2\n")
     query.write_text("a,b\n1,2\n3,4\n")
     given = ["adapt", str(functions), "--support", str(support), "--query", str(query)]
-    predictor = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2])
+    predictor = arml.load(functions).adapt([[1, 2], [2, 0.5], [0, 1]], [3, 1, 2]).using("ensemble")
     for more in ([], ["--no-reliability"]):
         assert main([*given, "--target", "height", *more]) == 0
         said = capsys.readouterr()
@@ -312,11 +312,14 @@ def test_bad_pictures_on_the_command_line(images, own, tmp_path, capsys):
         assert main([*given, "--out", str(out)]) == 2
         assert said in capsys.readouterr().err
     given = ["adapt", str(images[0]), "--support", str(own), "--query", str(tmp_path / "broken")]
-    assert main([*given, "--out", str(out)]) == 2
+    assert main([*given, "--out", str(out), "--strict"]) == 2
     said = capsys.readouterr().err
     assert "broken.png" in said
     assert "learned from" not in said
     assert not out.exists()
+    assert main([*given, "--out", str(out)]) == 0  # the others are answered
+    assert "broken.png" in capsys.readouterr().err
+    assert out.exists()
 
 
 def test_the_columns_of_a_query_go_by_their_names(functions, tmp_path, capsys):

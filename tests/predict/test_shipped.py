@@ -132,5 +132,5 @@ def test_a_learner_of_functions_refuses_what_it_cannot_reach():
     x = np.stack([np.arange(5.0), np.ones(5)], axis=1)
     with pytest.raises(ValueError, match=r"at most 51.5 in size, .* got 1e\+06: divide them by"):
         few.adapt(x, 1e6 - x[:, 0])
-    with pytest.warns(UserWarning, match="inputs from 0 to 5, got 0 to 40: what it predicts"):
+    with pytest.warns(UserWarning, match="inputs from 0 to 5, got 0 to 40: predictions outside"):
         few.adapt(10 * x, x[:, 0])

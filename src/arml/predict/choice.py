@@ -70,7 +70,8 @@ class Choice:
         """The weight of each model that counts, from folds among the rows `kept`. The likelihood of
         a number is Student's t with four degrees of freedom, whose deviation is the model's error.
         """
-        parts = [some for part in self.parts if len(some := np.intersect1d(part, kept))]
+        parts = [np.intersect1d(part, kept) for part in self.parts]
+        parts = [some for some in parts if 0 < len(some) < len(kept)]
         if len(self.models) == 1 or not parts:
             return {self.models[0]: 1.0}
         each = [(self.others(np.setdiff1d(kept, some)), some) for some in parts]
