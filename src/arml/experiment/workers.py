@@ -6,10 +6,12 @@ whose node or process dies is tried again, and continues at its checkpoint: its 
 storage that all nodes share.
 """
 
+import io
 import multiprocessing
 import os
 import secrets
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -102,6 +104,8 @@ def _begin(place: int, workers: int, log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # a killed job leaves its last lines
     # JAX counts cores and accelerators when it is first used.
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
