@@ -15,10 +15,15 @@ case = cases("vectors")
 CLASSES_ONLY = [name for name, known in ALGORITHMS.items() if "regression" not in known.kinds]
 
 
+MANY = blobs((4,), 7, 1)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize(
+    "name", [n for n, known in ALGORITHMS.items() if known.suits(MANY.problem)]
+)
 def test_many_ways_and_one_shot(name):
-    check_runs(make(name, Setup(blobs((4,), 7, 1), SMALL_MLP)))
+    check_runs(make(name, Setup(MANY, SMALL_MLP)))
 
 
 @pytest.mark.parametrize("name", CLASSES_ONLY)
