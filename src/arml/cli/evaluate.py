@@ -149,6 +149,10 @@ def _runs(options: EvaluateOptions) -> int:
     elif keeps:
         places = [str(run / "result.json") for side in sides for run in side]
         say(console, f"the scores are in {', '.join(places)}")
+    else:
+        say(
+            console, "not kept, because the tasks are not as in the training: --out FILE keeps them"
+        )
     return 0
 
 

@@ -144,7 +144,7 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
         if run.result is None:
             raise RunError(
                 f"expected a result.json in {run.folder}, found none: run `arml evaluate "
-                f"{run.folder}` first, if it is a run"
+                f"{run.folder}` first, without --split, --steps, --ways, --shots and --out"
             )
         scored.append((run, run.result))
     runs, rows = [run for run, _ in scored], make_rows(result for _, result in scored)
