@@ -282,7 +282,7 @@ EXAMPLES = (
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
     "unbatched",
     *("register", "check", "build", "MAML", "ProtoNet", "ARML", "with_steps", "fit", "Fitted"),
-    *("StopTraining", "Splits", "evaluate", "Scores", "compare"),
+    *("Splits", "evaluate", "Scores", "compare"),
     *("Comparison", "run", "Run", "recipe", "Experiment"),
     *("adapt", "load", "FewShotLearner", "Predictor", "load_predictor"),
     *("FewShotClassifier", "FewShotRegressor"),

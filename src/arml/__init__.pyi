@@ -42,7 +42,6 @@ from arml.tasks.options import Splits as Splits
 from arml.training.evaluate import evaluate as evaluate
 from arml.training.fit import Fitted as Fitted
 from arml.training.fit import OuterOptions as OuterOptions
-from arml.training.fit import StopTraining as StopTraining
 from arml.training.fit import fit as fit
 
 __version__: str

@@ -146,4 +146,7 @@ def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch):
         json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
     ]
     assert [row["step"] for row in logged] == [5, 10]
-    assert arml.Run(tmp_path / "run").chosen == "the last step, 10 of 20"
+    run = arml.Run(tmp_path / "run")
+    assert (run.chosen, run.is_over) == ("the last step, 10 of 20", True)
+    arml.run(MADE, tmp_path / "run", stop=lambda: True)  # it goes on where no callback ends it
+    assert (arml.Run(tmp_path / "run").last, arml.Run(tmp_path / "run").is_over) == (15, False)

@@ -45,7 +45,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(whole, tmp_path, capsys
         assert train(folder) == 2
     assert arml.Run(folder).step == 2  # it is a run after each stage
     assert train(folder, "--replay", "0.1") == 2
-    assert "other options (stream.replay 0.5 -> 0.1)" in capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "holds another stream: stream.replay 0.5 -> 0.1. Give"
+        in capsys.readouterr().err.replace("\n", " ")
+    )
     assert train(folder, "--json") == 0
     told = capsys.readouterr()
     assert "resuming after 1 of 3 stages" in told.err

@@ -24,7 +24,7 @@ from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options
 from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
 from arml.training.devices import mesh_of
-from arml.training.fit import FitOptions, intervals, training_key
+from arml.training.fit import intervals, seeded
 
 WAYS, SHOTS, _QUERIES, _SIZE = 5, 5, 15, 32
 SHORT = 5.0
@@ -195,11 +195,9 @@ def paced(
     ends = (time.monotonic() if since is None else since) + 60 * minutes
     train = splits_of(experiment.tasks).train
     watch(f"compiling and timing a few steps of {experiment.recipe}")
-    options, state = FitOptions.of(experiment), started(experiment, train.problem)
-    key, mesh, times = training_key(experiment.seed), mesh_of(devices), list[float]()
-    with closing(
-        intervals(replace(options, interval=1), state, train, None, key=key, mesh=mesh)
-    ) as steps:
+    options, state = replace(experiment, interval=1), started(experiment, train.problem)
+    key, mesh, times = seeded(experiment.seed)[1], mesh_of(devices), list[float]()
+    with closing(intervals(options, state, train, None, key=key, mesh=mesh)) as steps:
         for _ in steps:
             times.append(time.monotonic())
             if len(times) > 6 and times[-1] - times[0] >= TRIAL:

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import MOST, Options, at_least, check_options, check_types
+from arml.core.checks import MOST, Options, at_least, check_options
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
@@ -150,7 +150,7 @@ REMEDY = "restore the file, or use the version of arml that wrote it"
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(FitOptions):
     """One meta-training run. A recipe fills it, and the command line can change each option.
 
         experiment = arml.Experiment("mine", steps=1_000, validate_every=500)
@@ -164,42 +164,16 @@ class Experiment:
     """Options of the method."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: Options = field(default_factory=MLPOptions)
-    outer: Options = field(default_factory=OuterOptions)
-    steps: int = 70_000
-    """Outer steps; 0 for a learner that has nothing to learn."""
-    batch: int = 25
-    """Tasks of one outer step."""
     seed: int = 0
     """Seeds the initial weights and the training tasks; never the test tasks."""
-    interval: int = 100
-    """Outer steps between two lines of metrics."""
     checkpoint_every: int = 1_000
     """Outer steps between two checkpoints; they are saved at the ends of intervals."""
-    validate_every: int = 1_000
-    """Outer steps between two scores on validation tasks, at the ends of intervals."""
-    validation_tasks: int = 500
-    """Validation tasks of one score."""
-    scan: bool = True
-    """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
-    on a CPU."""
-    chunk: int = 100
-    """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
-    divisor nearest to it. Fewer need less memory."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of activations and inner steps in training; meta-parameters and scores are in float32."""
-    patience: int = 0
-    """End after this many validation scores without a better one; 0 never ends early."""
-    keep: Literal["last", "best"] = "last"
-    """The learner of the run: that of the last step, or of the best validation score."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
-        check_types(self)
-        at_least(self, ("steps",), 0, most=10**9)
+        super().check()
         at_least(self, ("checkpoint_every",), 1, most=10**9)
-        dataclasses.replace(FitOptions.of(self), steps=max(self.steps, 1)).check()
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}: change it")
+        at_least(self, ("seed",), 0, most=2**32 - 1)
         for part in (self.algorithm, self.network, self.tasks):
             check_options(part)
 
@@ -217,7 +191,7 @@ def to_json(experiment: Experiment) -> Json:
 
     **Raises** `ValueError` for options that are not registered.
     """
-    value = dataclasses.asdict(experiment)
+    value = {"recipe": "", **dict.fromkeys(REGISTRIES), **dataclasses.asdict(experiment)}
     plugins = {}
     for part, registry in REGISTRIES.items():
         entry = registry.of(getattr(experiment, part))

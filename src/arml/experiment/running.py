@@ -36,7 +36,6 @@ from arml.results.files import (
     RunError,
     append_metric,
     locked,
-    plain,
     read_as,
     read_metrics,
     truncate_metrics,
@@ -52,14 +51,13 @@ from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import (
     SCORING,
     Callback,
-    FitOptions,
     OuterOptions,
     TrainState,
     best_of,
     ends,
     intervals,
+    seeded,
     start,
-    training_key,
 )
 from arml.training.provenance import provenance
 
@@ -99,6 +97,18 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
     return [] if old == new else [f"{name} {old!r} -> {new!r}"]
 
 
+def check_same(folder: Path, old: object, new: object, what: str = "run", name: str = "") -> None:
+    """Raise `RunError` with the differences if a folder was made with other options or data."""
+    # The recipe says most, and another algorithm differs in many options.
+    rows = sorted(differences(old, new, name), key=lambda row: not row.startswith("recipe "))
+    if rows:
+        more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
+        raise RunError(
+            f"{folder} holds another {what}: {'; '.join(rows[:5])}{more}. Give the options it was "
+            "made with to resume it, or another folder to start anew"
+        )
+
+
 def check_place(folder: Path) -> None:
     """Raise `RunError` for a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
@@ -136,15 +146,10 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
         return ""
     # Compared as options and not as text: an option that this version added has its default.
     old = from_json(read_config(folder).get("experiment"), str(path))
-    rows = differences(plain(essence(old)), plain(essence(absolute(experiment))))
-    longer = replace(old, steps=experiment.steps)
-    if (
-        not 0 < old.steps < experiment.steps
-        or extend is False
-        or len(rows) != 1
-        or (essence(absolute(experiment)) != essence(longer))
-    ):
-        _refuse(folder, rows)
+    made, asked = essence(old), essence(absolute(experiment))
+    longer = asked == {**made, "steps": experiment.steps}
+    if extend is False or not (longer and 0 < old.steps < experiment.steps):
+        check_same(folder, made, asked)
         return ""
     effect = _effect(experiment.outer, old.steps, experiment.steps)
     if effect and extend is None:
@@ -171,7 +176,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
     path = folder / CONFIG
     if path.exists():
         config = read_config(folder)
-        _refuse(folder, differences(config.get("sources"), {**splits.sources}, "data"))
+        check_same(folder, config.get("sources"), {**splits.sources}, name="data")
         before = config["experiment"]["steps"]
         if before != experiment.steps:
             made = config.get("made") or {}
@@ -190,17 +195,6 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         "made": provenance(devices),
     }
     write_json(path, config)
-
-
-def _refuse(folder: Path, rows: list[str]) -> None:
-    if rows:
-        # The recipe says most, and another algorithm differs in many options.
-        rows = sorted(rows, key=lambda row: not row.startswith("recipe "))
-        more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
-        raise RunError(
-            f"{folder} holds another run: {'; '.join(rows[:5])}{more}. Give the options it was "
-            "made with to resume it, or another folder to start anew"
-        )
 
 
 Watch = Callable[[int, Mapping[str, float | None]], None]
@@ -297,11 +291,11 @@ def run(
             return stop()
 
         loop = intervals(
-            FitOptions.of(experiment),
+            experiment,
             now.state,
             splits.train,
             splits.validation,
-            key=training_key(experiment.seed),
+            key=seeded(experiment.seed)[1],
             mesh=mesh,
             each=each,
             scoring=partial(progress, SCORING) if progress else lambda done, total: None,
@@ -320,6 +314,8 @@ def run(
                 best, later = best_of(scored, falls=falls)
                 watch(done, record)
                 ended = first and ends(called, moment._replace(folder=folder))
+                if ended:
+                    write_json(folder / CONFIG, {**read_config(folder), "ended": done})
                 ended |= 0 < experiment.patience <= later
                 stopping = any(of_all(mesh, stop() or ended))
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
@@ -453,15 +449,15 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether its training took all steps, or was ended by its patience."""
+        """Whether its training took all steps, or was ended by its patience or a callback."""
         later = best_of(self.metrics, falls=self._falls)[1]
-        return self.last >= self.experiment.steps or 0 < self.experiment.patience <= later
+        early = self.last == self.config.get("ended") or 0 < self.experiment.patience <= later
+        return early or self.last >= self.experiment.steps
 
     @property
     def chosen(self) -> str:
         """The rule that chose its learner among those of the training, in words."""
-        options = FitOptions.of(self.experiment)
-        return options.chosen(self.metrics, self.last, falls=self._falls)
+        return self.experiment.chosen(self.metrics, self.last, falls=self._falls)
 
     @cached_property
     def _restored(self) -> Clocked:

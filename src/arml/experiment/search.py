@@ -22,7 +22,7 @@ from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
-from arml.experiment.running import CHECKPOINTS, METRICS, differences, run
+from arml.experiment.running import CHECKPOINTS, METRICS, check_same, run
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import Json, RunError, locked, plain, read_metrics
 from arml.results.folder import CONFIG, seeds_in
@@ -248,11 +248,8 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
             ) from error
         if known is None:
             study.set_user_attr("plan", plan)
-    if known is not None and (rows := differences(known, plan)):
-        raise RunError(
-            f"{folder} holds another sweep: {'; '.join(rows[:8])}. Give the options it was made "
-            "with to continue it, or another folder to start a new one"
-        )
+    if known is not None:
+        check_same(folder, known, plan, "sweep")
     return study
 
 

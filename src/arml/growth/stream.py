@@ -17,10 +17,10 @@ from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
 from arml.experiment.options import Experiment, absolute, essence, metric_of
 from arml.experiment.recipes import built
-from arml.experiment.running import claim, differences, like
+from arml.experiment.running import check_same, claim, like
 from arml.growth.folder import FILE, SPLIT, check_new_run, publish
 from arml.growth.replay import kept, replay
-from arml.results.files import Json, RunError, locked, plain, read_json, write_json
+from arml.results.files import Json, locked, plain, read_json, write_json
 from arml.tasks.mixture import mixture
 from arml.tasks.options import splits_of
 from arml.training import checkpoint
@@ -160,12 +160,7 @@ def _begun(folder: Path, plan: Json) -> Json | None:
     if "plan" not in content:
         check_new_run(folder)
         return None
-    if changes := differences(content["plan"], plan):
-        more = f"; and {len(changes) - 8} more" if len(changes) > 8 else ""
-        raise RunError(
-            f"{folder} was made with other options ({'; '.join(changes[:8])}{more}): give those to "
-            "go on, or name another folder"
-        )
+    check_same(folder, content["plan"], plan, "stream")
     return content
 
 

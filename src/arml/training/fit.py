@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
@@ -33,7 +33,7 @@ from arml.algorithms.conditioned import Conditioned
 from arml.core.checks import Options, at_least, check_options, check_types
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.core.inner import is_inner
+from arml.core.inner import GradientDescent
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
@@ -166,10 +166,12 @@ class OuterOptions(Options):
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
             getattr(optax, self.optimiser)(self.rate(steps), **own),
         ]
-        if self.rates_factor != 1:
-            chain.append(optax.masked(optax.scale(self.rates_factor), _learned_rates))
-        if self.encoder_factor != 1:
-            chain.append(optax.masked(optax.scale(self.encoder_factor), _encoder))
+        for factor, kind, part in (
+            (self.rates_factor, GradientDescent, lambda rule: rule),
+            (self.encoder_factor, Conditioned, lambda learner: learner.encode),
+        ):
+            if factor != 1:
+                chain.append(optax.masked(optax.scale(factor), partial(_mask, kind, part)))
         whole = optax.chain(*chain)
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
@@ -204,24 +206,16 @@ class OuterOptions(Options):
                 )
 
 
-def _learned_rates(learner: PyTree) -> PyTree:
-    """A mask of the learner: True at the learned rates of inner loops, False elsewhere."""
-    return jax.tree.map(
-        lambda node: jax.tree.map(lambda _: is_inner(node), node), learner, is_leaf=is_inner
-    )
-
-
-def _encoder(learner: PyTree) -> PyTree:
-    """A mask of the learner: True at the parts that encode tasks, False elsewhere."""
+def _mask(kind: type, part: Callable[[Any], PyTree], learner: PyTree) -> PyTree:
+    """A mask of the learner: True at this part of its nodes of a kind, False elsewhere."""
 
     def mark(node: PyTree) -> PyTree:
         nowhere = jax.tree.map(lambda _: False, node)
-        if not isinstance(node, Conditioned):
+        if not isinstance(node, kind):
             return nowhere
-        everywhere = jax.tree.map(lambda _: True, node.encode)
-        return eqx.tree_at(lambda learner: learner.encode, nowhere, everywhere)
+        return eqx.tree_at(part, nowhere, jax.tree.map(lambda _: True, part(node)))
 
-    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, Conditioned))
+    return jax.tree.map(mark, learner, is_leaf=lambda node: isinstance(node, kind))
 
 
 class TrainState(eqx.Module):
@@ -395,40 +389,50 @@ def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
     return dispatched
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """How a learner is trained. `Experiment` has the same options."""
+    """How a learner is trained."""
 
-    outer: Options
-    steps: int
-    batch: int
-    interval: int
-    validate_every: int
-    validation_tasks: int
-    scan: bool
-    chunk: int
+    outer: Options = field(default_factory=OuterOptions)
+    steps: int = 70_000
+    """Outer steps; 0 for a learner that has nothing to learn."""
+    batch: int = 25
+    """Tasks of one outer step."""
+    interval: int = 100
+    """Outer steps between two lines of metrics."""
+    validate_every: int = 1_000
+    """Outer steps between two scores on validation tasks, at the ends of intervals."""
+    validation_tasks: int = 500
+    """Validation tasks of one score."""
+    scan: bool = True
+    """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
+    on a CPU."""
+    chunk: int = 100
+    """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
+    divisor nearest to it. Fewer need less memory."""
     precision: Precision = "float32"
+    """Of activations and inner steps in training; meta-parameters and scores are in float32."""
     patience: int = 0
+    """End after this many validation scores without a better one; 0 never ends early."""
     keep: Literal["last", "best"] = "last"
+    """The learner of the run: that of the last step, or of the best validation score."""
 
     @classmethod
-    def of(cls, experiment: object) -> "FitOptions":
-        """The options of an experiment."""
-        return cls(**{field.name: getattr(experiment, field.name) for field in fields(cls)})
-
-    @classmethod
-    def usual(cls, problem: Problem, steps: int) -> "FitOptions":
+    def usual(cls, problem: Problem) -> "FitOptions":
         """The options of the recipes for such tasks. On a CPU, convolutions are neither scanned nor
         batched over tasks."""
         images = problem.inputs == "pictures"
-        batch, interval = (4, 20) if images else (25, 100)
-        chunk = at_once_by_default(problem)
-        return cls(OuterOptions(), steps, batch, interval, 10 * interval, 200, not images, chunk)
+        every = 20 if images else 100
+        return cls(
+            batch=4 if images else 25, interval=every, validate_every=10 * every,
+            validation_tasks=200, scan=not images, chunk=at_once_by_default(problem),
+        )  # fmt: skip
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         check_types(self)
-        at_least(self, ("steps", "interval", "validate_every"), 1, most=10**9)
+        at_least(self, ("steps",), 0, most=10**9)
+        at_least(self, ("interval", "validate_every"), 1, most=10**9)
         at_least(self, ("batch", "chunk", "validation_tasks"), 1)
         at_least(self, ("patience",), 0)
         check_options(self.outer)
@@ -465,27 +469,11 @@ def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return weights, training
 
 
-def training_key(seed: int) -> PRNGKeyArray:
-    """The key of the training tasks."""
-    return seeded(seed)[1]
-
-
 SCORING = "scoring validation tasks"
 
 
 class NotFiniteError(RunError):
     """The loss of a training is no longer finite."""
-
-
-class StopTraining(Exception):
-    """Ends a training early, if a callback raises it.
-
-        def enough(moment):
-            if moment.record["loss"] < 0.01:
-                raise arml.StopTraining
-
-    The result is the learner of that moment.
-    """
 
 
 class Moment(NamedTuple):
@@ -496,7 +484,7 @@ class Moment(NamedTuple):
 
         arml.fit(learner, tasks, steps=400, callbacks=[is_good])
 
-    The training ends early if a callback returns True or raises `arml.StopTraining`.
+    The training ends early if a callback returns True.
     """
 
     step: int
@@ -532,10 +520,7 @@ def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
     """
     ended = False
     for callback in callbacks:
-        try:
-            answer: object = callback(moment)
-        except StopTraining:
-            answer = True
+        answer: object = callback(moment)
         if not (answer is None or isinstance(answer, bool | np.bool_)):
             name = getattr(callback, "__qualname__", type(callback).__qualname__)
             raise ValueError(
@@ -734,7 +719,7 @@ def fit(
     - `keep`: `"best"` returns the learner of the best validation score, `"last"` that of the last
       step. A training goes on from its last step, whichever it returned.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
-      one returns True or raises `arml.StopTraining`.
+      one returns True.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
     - `devices`: how many devices share the tasks of a step.
 
@@ -762,39 +747,40 @@ def fit(
     }
     changed: dict[str, Any] = {name: v for name, v in asked.items() if v is not None}
     if isinstance(learner, Fitted):
-        options = replace(learner.options, steps=steps, **changed)
-        if steps <= learner.step:
-            raise ValueError(
-                f"steps must be above the {learner.step} already taken, got {steps}: it counts "
-                "from the first step of the first fit"
-            )
-        if train.problem != learner.problem:
-            raise ValueError(
-                f"expected tasks of the problem that it was trained on, {learner.problem}, got "
-                f"{train.problem}: build a learner for these"
-            )
-        if seed is not None and seed != learner.seed:
-            raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
-        state, seed = _copied(learner.state), learner.seed
+        usual = learner.options
+    elif learner.origin:
+        own = learner.origin.experiment
+        usual = FitOptions(**{field.name: getattr(own, field.name) for field in fields(FitOptions)})
     else:
-        made = learner.origin
-        usual = FitOptions.of(made.experiment) if made else FitOptions.usual(train.problem, steps)
-        options, seed = replace(usual, steps=steps, **changed), seed or 0
-        options.check()
-        state = start(learner, options.outer.build(steps))
-    history = [*learner.history] if isinstance(learner, Fitted) else []
-    best = learner.learner if isinstance(learner, Fitted) else learner
+        usual = FitOptions.usual(train.problem)
+    options = replace(usual, steps=steps, **changed)
     options.check()
+    at_least(options, ("steps",), 1)
+    if not isinstance(learner, Fitted):
+        state = start(learner, options.outer.build(steps))
+        learner = Fitted(learner, (), state, options, seed or 0, train.problem)
+    if steps <= learner.step:
+        raise ValueError(
+            f"steps must be above the {learner.step} already taken, got {steps}: it counts from "
+            "the first step of the first fit"
+        )
+    if train.problem != learner.problem:
+        raise ValueError(
+            f"expected tasks of the problem that it was trained on, {learner.problem}, got "
+            f"{train.problem}: build a learner for these"
+        )
+    if seed not in (None, learner.seed):
+        raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
+    state, history, best = _copied(learner.state), [*learner.history], learner.learner
     if validation is None and (options.patience or options.keep == "best"):
         raise ValueError("patience and keep need validation tasks: give validation=TASKS")
     falls = score_of(train.problem)[0] == "mse"
     mesh = mesh_of(devices)
-    key = training_key(seed)
     with (
         bar("fit", steps, show=progress) as update,
         closing(
             intervals(
-                options, state, train, validation, key=key, mesh=mesh,
+                options, state, train, validation, key=seeded(learner.seed)[1], mesh=mesh,
                 each=lambda step, loss: update(step, f"loss {loss:.4g}"),
                 scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
             )
@@ -811,7 +797,7 @@ def fit(
                 break
     rule = options.chosen(history, int(state.step), falls=falls)
     best = best if options.keep == "best" else state.learner
-    return Fitted(best, tuple(history), state, options, seed, train.problem, train, rule)
+    return Fitted(best, tuple(history), state, options, learner.seed, train.problem, train, rule)
 
 
 def _copied(state: TrainState) -> TrainState:
