@@ -107,38 +107,27 @@ def _mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array
     return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
 
 
-class Measure(eqx.Module):
-    """The measures of a support set, applied to any cells."""
-
-    values: Float[Array, "n columns"]
-    there: Bool[Array, "n columns"]
-    mean: Float[Array, " columns"]
-    deviation: Float[Array, " columns"]
-
-    def __call__(self, x: Float[Array, "rows columns 3"]) -> _Cells:
-        there = x[..., 1] > 0.5
-        value = jnp.where(there, x[..., 0], self.mean)
-        score = (value - self.mean) / self.deviation
-        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
-        below = jnp.where(self.there, jnp.sign(value[:, None] - self.values[None]), 0.0)
-        rank = jnp.sum(below, axis=1) / count_of(self.there, 0) * 1.73
-        return _Cells(
-            jnp.where(there, score, 0.0),
-            jnp.where(there, rank, 0.0),
-            there,
-            jnp.where(there, x[..., 2], 0.0),
-        )
-
-
-def measure(x: Float[Array, "n columns 3"]) -> Measure:
-    """The measures of the support inputs `x`."""
-    there = x[..., 1] > 0.5
-    values = jnp.where(there, x[..., 0], 0.0)
-    mean = _mean_of(values, there)
-    deviation = jnp.sqrt(_mean_of(jnp.square(values - mean), there))
+def measured(support: Float[Array, "n columns 3"]) -> Callable[[Array], _Cells]:
+    """The function from inputs `[rows, columns, 3]` to their cells, in units of these inputs."""
+    known = support[..., 1] > 0.5
+    values = jnp.where(known, support[..., 0], 0.0)
+    mean = _mean_of(values, known)
+    deviation = jnp.sqrt(_mean_of(jnp.square(values - mean), known))
     # A column without spread has no information: its scores are zero, not huge.
     flat = deviation <= 1e-6 * (jnp.abs(mean) + 1e-6)
-    return Measure(values, there, mean, jnp.where(flat, 1e12, deviation))
+    unit = jnp.where(flat, 1e12, deviation)
+
+    def cells(x: Array) -> _Cells:
+        there = x[..., 1] > 0.5
+        value = jnp.where(there, x[..., 0], mean)
+        score = (value - mean) / unit
+        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
+        below = jnp.where(known, jnp.sign(value[:, None] - values[None]), 0.0)
+        rank = jnp.sum(below, axis=1) / count_of(known, 0) * 1.73
+        score, rank, kind = (jnp.where(there, part, 0.0) for part in (score, rank, x[..., 2]))
+        return _Cells(score, rank, there, kind)
+
+    return cells
 
 
 def standard_targets(
@@ -256,8 +245,7 @@ class Layer(eqx.Module):
         seen = there.astype(h.dtype)
         q, k, v = self._split(self.across(standard(h)), seen)
         columns, rows = jnp.any(there, axis=0), jnp.any(there, axis=1)
-        scale = (q.shape[-1] * jnp.maximum(jnp.sum(rows), 1).astype(h.dtype)) ** -0.5
-        across = _map("rche,rdhe->hcd", q, k, columns, scale)
+        across = _map("rche,rdhe->hcd", q, k, columns, rows)
         across = across if support is None else support.columns
         mixed = jnp.einsum("hcd,rdhe->rche", across, v)
         weight = jnp.einsum("hcd,rd->rch", across, seen)
@@ -266,9 +254,8 @@ class Layer(eqx.Module):
         own = Remembered(across, k, v, there)
         others = own if support is None else support
         rows, columns = (jnp.any(others.there, axis=i) for i in (1, 0))
-        scale = (q.shape[-1] * jnp.maximum(jnp.sum(columns), 1).astype(h.dtype)) ** -0.5
         bias = 0.0 if alike is None else self.alike[:, None, None] * alike
-        down = _map("rche,nche->hrn", q, others.keys, rows, scale, bias)
+        down = _map("rche,nche->hrn", q, others.keys, rows, columns, bias)
         mixed = jnp.einsum("hrn,nche->rche", down, others.values)
         weight = jnp.einsum("hrn,nc->rch", down, others.there.astype(h.dtype))
         h = h + self.down_out(self._merge(mixed, weight))
@@ -294,12 +281,13 @@ def _map(
     q: Array,
     k: Array,
     allowed: Bool[Array, " m"],
-    scale: Float[Array, ""],
+    summed: Bool[Array, " cells"],
     bias: Float[Array, "heads n m"] | float = 0.0,
 ) -> Float[Array, "heads n m"]:
-    """Softmax of the products of queries and keys. `scale` brings them to the size of one cell's
-    product."""
+    """Softmax over the `allowed` keys. Each product of a query and a key is a sum over the cells
+    that are there, `summed`, and is scaled to the size of one cell's."""
     logits = jnp.einsum(product, q, k)
+    scale = (q.shape[-1] * count_of(summed)) ** -0.5
     return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED), axis=-1)
 
 
@@ -321,12 +309,10 @@ def layer(d: int, heads: int, *, key: PRNGKeyArray) -> Layer:
 # The kernel, and the learner.
 
 
-class Read(NamedTuple):
-    """The parts of a support set that queries need."""
+class Kernel(NamedTuple):
+    """The kernel of a task, with the parts of its support set that queries need."""
 
-    reading: Float[Array, " vertices"]
-    """How much the task reads each vertex; the sum is one."""
-    measure: Measure
+    measure: Callable[[Array], _Cells]
     cells: _Cells
     columns: Float[Array, "columns described"]
     films: Float[Array, "layers 2 d"]
@@ -336,7 +322,7 @@ class Read(NamedTuple):
     """w, v and u of Eq. (1)."""
     numbers: Float[Array, " numbers"]
 
-    def kernel(self, cells: _Cells, places: _Places) -> Float[Array, "rows n"]:
+    def between(self, cells: _Cells, places: _Places) -> Float[Array, "rows n"]:
         """K between rows and the support set, all four parts positive definite. Eq. (1). A missing
         cell is at distance one, along an axis of its own, from each cell that is there."""
         shares, others = jax.nn.softmax(self.numbers[:4]), self.cells
@@ -353,6 +339,11 @@ class Read(NamedTuple):
         )
         return mixed
 
+    def itself(self, cells: _Cells) -> Float[Array, " rows"]:
+        """K between each row and itself."""
+        shares = jax.nn.softmax(self.numbers[:4])
+        return shares[0] * jnp.square(cells.score) @ self.weights[0] + 1 - shares[0]
+
 
 def squares(
     x: Float[Array, "rows d"], y: Float[Array, "n d"], weights: Float[Array, " d"]
@@ -366,19 +357,15 @@ def squares(
 class Solved(NamedTuple):
     """A task's kernel, and the solution of its ridge regression."""
 
-    similar: Callable[[Array], Float[Array, "rows n"]]
-    """k(x) of inputs."""
-    itself: Callable[[Array], Float[Array, " rows"]]
-    """k(x, x)."""
+    kernel: Kernel
+    ridge: Float[Array, ""]
     factor: Float[Array, "n n"]
     """Cholesky factor of K + l I."""
-    ridge: Float[Array, ""]
     dual: Float[Array, "n outputs"]
     mean: Float[Array, " outputs"]
     """Of the labels."""
     deviation: Float[Array, ""]
     """Of the targets; 1 for classes."""
-    numbers: Float[Array, " numbers"]
 
 
 class Tables(MetaLearner):
@@ -402,56 +389,46 @@ class Tables(MetaLearner):
     """Classes; 0 for regression."""
     loss: Loss = eqx.field(static=True)
 
-    def reads(self, support: Examples) -> Float[Array, " vertices"]:
-        """How much the task of a support set reads each vertex; the sum is one."""
-        return self.read(support).reading
-
-    def read(self, support: Examples) -> Read:
+    def kernel(self, support: Examples) -> Kernel:
         """The kernel of a task, made from its support set."""
-        by = measure(support.x)
-        cells = by(support.x)
-        label = support.y
-        if not self.ways:
-            label = standard_targets(support.y[:, 0], cells.rows)[0]
+        measure = measured(support.x)
+        cells = measure(support.x)
+        if self.ways:
+            label, number = support.y, jnp.zeros(())
+            classes = count_of(jnp.zeros(self.ways, bool).at[label].max(cells.rows))
+        else:
+            label, classes = standard_targets(support.y[:, 0], cells.rows)[0], jnp.ones(())
+            number = label[:, None]
         alike = similar_labels(label, cells.rows, classes=self.ways > 0)
-        columns = described(cells, alike, self._classes(support.y, cells))
+        columns = described(cells, alike, classes)
         known = jnp.any(cells.there, axis=0)
         code = _mean_of(self.code(columns), known)  # the task, as its columns describe it
         # Eq. (6) of [2] for one prototype; that of `SoftClusters` belongs to a graph with edges.
         reading = jax.nn.softmax(-jnp.sum(jnp.square(code - self.vertices), axis=1) / 2)
         films = jnp.einsum("v,vlfd->lfd", reading, self.scales)
-        h = self._tokens(cells, columns, alike, label)
+        like = [expected(part, cells.there, alike) for part in (cells.score, cells.rank)]
+        h = self._tokens(cells, columns, [*like, number + 0 * cells.score])
         remembered = []
         for one, film in zip(self.layers, films, strict=True):
             h, own = one(h, cells.there, film, alike=alike)
             remembered.append(own)
         tokens = standard(_mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
-        places, numbers = self._places(h, cells), reading @ self.settings
         many = jnp.maximum(jnp.sum(cells.rows) / ROWS, 1.0)
-        numbers = numbers.at[3].add(-2 * jnp.log(many))
-        return Read(reading, by, cells, columns, films, remembered, places, weights, numbers)
-
-    def _classes(self, y: Array, cells: _Cells) -> Float[Array, ""]:
-        """How many classes the task has; 1 for regression."""
-        if not self.ways:
-            return jnp.ones(())
-        there = jnp.zeros(self.ways, bool).at[y].max(cells.rows)
-        return jnp.maximum(jnp.sum(there), 1).astype(jnp.float32)
+        numbers = (reading @ self.settings).at[3].add(-2 * jnp.log(many))
+        places = self._places(h, cells)
+        return Kernel(measure, cells, columns, films, remembered, places, weights, numbers)
 
     def _tokens(
         self,
         cells: _Cells,
         columns: Float[Array, "columns described"],
-        alike: Float[Array, "n n"] | None = None,
-        label: Array | None = None,
+        like: list[Float[Array, "rows columns"]] | None = None,
     ) -> Tokens:
+        """`like` are the numbers of examples that know labels; None for queries."""
         score, rank, there, kind = cells
-        like = [jnp.zeros_like(score)] * 3
-        if alike is not None and label is not None:
-            number = jnp.zeros_like(score) if self.ways else label[:, None] + 0 * score
-            like = [expected(score, there, alike), expected(rank, there, alike), number]
-        support = jnp.full_like(score, alike is not None)
+        support = jnp.full_like(score, like is not None)
+        like = like or [jnp.zeros_like(score)] * 3
         each = jnp.stack([score, rank, jnp.abs(score), kind, support, *like], axis=-1)
         return jnp.where(there[..., None], self.embed(each) + self.describe(columns), 0.0)
 
@@ -460,10 +437,11 @@ class Tables(MetaLearner):
 
     def solve(self, support: Examples) -> Solved:
         """Learn ONE task: its kernel, and the ridge regression in it."""
-        read = self.read(support)
-        rows = read.cells.rows
-        own = jnp.where(rows[:, None] & rows, read.kernel(read.cells, read.places), 0.0)
-        ridge = jnp.exp(read.numbers[4]) + 1e-3
+        kernel = self.kernel(support)
+        rows = kernel.cells.rows
+        own = kernel.between(kernel.cells, kernel.places)
+        own = jnp.where(rows[:, None] & rows, own, 0.0)
+        ridge = jnp.exp(kernel.numbers[4]) + 1e-3
         factor = jnp.linalg.cholesky(own + ridge * jnp.eye(len(own), dtype=own.dtype))
         if self.ways:
             labels = jnp.where(rows[:, None], jax.nn.one_hot(support.y, self.ways), 0.0)
@@ -473,67 +451,52 @@ class Tables(MetaLearner):
             target, middle, deviation = standard_targets(support.y[:, 0], rows)
             off, mean = target[:, None], middle[None]
         dual = jax.scipy.linalg.cho_solve((factor, True), off)  # Eq. (2)
+        return Solved(kernel, ridge, factor, dual, mean, deviation)
 
-        def seen(x: Array) -> tuple[_Cells, Array]:
-            cells = read.measure(x)
-            h = self._tokens(cells, read.columns)
-            for one, film, kept in zip(self.layers, read.films, read.remembered, strict=True):
-                h, _ = one(h, cells.there, film, support=kept)
-            return cells, self._places(h, cells)
-
-        def similar(x: Array) -> Float[Array, "rows n"]:
-            return jnp.where(rows, read.kernel(*seen(x)), 0.0)
-
-        def itself(x: Array) -> Float[Array, " rows"]:
-            shares = jax.nn.softmax(read.numbers[:4])
-            return shares[0] * jnp.square(read.measure(x).score) @ read.weights[0] + 1 - shares[0]
-
-        return Solved(similar, itself, factor, ridge, dual, mean, deviation, read.numbers)
+    def similar(self, kernel: Kernel, x: Array) -> Float[Array, "rows n"]:
+        """k(x) of inputs `[rows, columns, 3]`; zero for empty rows of the support set."""
+        cells = kernel.measure(x)
+        h = self._tokens(cells, kernel.columns)
+        for one, film, kept in zip(self.layers, kernel.films, kernel.remembered, strict=True):
+            h, _ = one(h, cells.there, film, support=kept)
+        return jnp.where(kernel.cells.rows, kernel.between(cells, self._places(h, cells)), 0.0)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         solved = self.solve(support)
         if not self.ways:
-            return Adapted(
-                lambda x: solved.mean + solved.deviation * solved.similar(x) @ solved.dual
-            )
-        sharpness, prior = jnp.exp(solved.numbers[5]), solved.numbers[6]
+            return Adapted(lambda x: self._distribution(solved, x)[0][:, None])
+        kernel, mean = solved.kernel, solved.mean
+        sharpness, prior = jnp.exp(kernel.numbers[5]), kernel.numbers[6]
 
         def logits(x: Array) -> Float[Array, "rows ways"]:
-            shares = prior * jnp.log(jnp.maximum(solved.mean, 1e-6))
-            return mask_absent(
-                solved.mean > 0, sharpness * solved.similar(x) @ solved.dual + shares
-            )
+            shares = prior * jnp.log(jnp.maximum(mean, 1e-6))
+            return mask_absent(mean > 0, sharpness * self.similar(kernel, x) @ solved.dual + shares)
 
         return Adapted(logits)
 
     def spread(self, support: Examples) -> Distribution | None:
-        if self.ways:
-            return None
+        return None if self.ways else partial(self._distribution, self.solve(support))
 
-        solved = self.solve(support)
-
-        def predict(x: Array) -> tuple[Array, Array]:
-            k = solved.similar(x)
-            known = jax.scipy.linalg.solve_triangular(solved.factor, k.T, lower=True)
-            variance = solved.itself(x) - jnp.sum(jnp.square(known), axis=0)
-            variance = jnp.maximum(variance, 0.0) + solved.ridge
-            scale = jnp.exp(solved.numbers[6]) * jnp.sqrt(variance) * solved.deviation
-            return (solved.mean + solved.deviation * k @ solved.dual)[:, 0], scale
-
-        return predict
+    def _distribution(self, solved: Solved, x: Array) -> tuple[Array, Array]:
+        """The centre and the scale of the prediction of each input `[rows]`."""
+        kernel, deviation = solved.kernel, solved.deviation
+        k = self.similar(kernel, x)
+        known = jax.scipy.linalg.solve_triangular(solved.factor, k.T, lower=True)
+        variance = kernel.itself(kernel.measure(x)) - jnp.sum(jnp.square(known), axis=0)
+        variance = jnp.maximum(variance, 0.0) + solved.ridge
+        scale = jnp.exp(kernel.numbers[6]) * jnp.sqrt(variance) * deviation
+        return (solved.mean + deviation * k @ solved.dual)[:, 0], scale
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The cross-entropy of the queries, or the negative log-likelihood of their targets, in
         standard deviations of the support set, under Student's t."""
-        predict = self.spread(task.support)
-        if predict is None:
+        if self.ways:
             return super().meta_loss(task, key=key)
-        centre, scale = predict(task.query.x)
+        solved = self.solve(task.support)
+        centre, scale = self._distribution(solved, task.query.x)
         off = (task.query.y[:, 0] - centre) / scale
-        rows = measure(task.support.x)(task.support.x).rows
-        unit = standard_targets(task.support.y[:, 0], rows)[2]
         tail = (FREEDOM + 1) / 2 * jnp.log1p(jnp.square(off) / FREEDOM)
-        return jnp.mean(tail + jnp.log(scale / unit))
+        return jnp.mean(tail + jnp.log(scale / solved.deviation))
 
 
 @dataclass(frozen=True, kw_only=True)
