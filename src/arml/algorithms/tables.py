@@ -107,7 +107,7 @@ def _mean_of(x: Float[Array, "n *d"], there: Bool[Array, "n *_"]) -> Float[Array
     return jnp.sum(jnp.where(there, x, 0.0), axis=0) / count_of(there, 0)
 
 
-def measured(support: Float[Array, "n columns 3"]) -> Callable[[Array], _Cells]:
+def _measured(support: Float[Array, "n columns 3"]) -> Callable[[Array], _Cells]:
     """The function from inputs `[rows, columns, 3]` to their cells, in units of these inputs."""
     known = support[..., 1] > 0.5
     values = jnp.where(known, support[..., 0], 0.0)
@@ -391,7 +391,7 @@ class Tables(MetaLearner):
 
     def kernel(self, support: Examples) -> Kernel:
         """The kernel of a task, made from its support set."""
-        measure = measured(support.x)
+        measure = _measured(support.x)
         cells = measure(support.x)
         if self.ways:
             label, number = support.y, jnp.zeros(())
