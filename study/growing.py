@@ -675,14 +675,14 @@ def growing_table(study: JsonView) -> Table:
             own = groups[order, way]
             streams = [measures_of(row["stages"], metric) for row in own]
             vertices = [row["stages"][-1]["vertices"] for row in own]
-            means = [stream.final_mean for stream in streams]
+            means = [stream["final_mean"] for stream in streams]
             cells = (
                 ", ".join(str(row["seed"]) for row in sorted(own, key=lambda row: row["seed"])),
                 _spread(means, metric),
-                _share([stream.forgetting for stream in streams]),
+                _share([stream["forgetting"] for stream in streams]),
                 " / ".join(map(str, vertices)),
-                f"{fmean([stream.tasks for stream in streams]):,.0f}",
-                f"{fmean([stream.replayed for stream in streams]):,.0f}",
+                f"{fmean([stream['tasks'] for stream in streams]):,.0f}",
+                f"{fmean([stream['replayed'] for stream in streams]):,.0f}",
             )
             rows.append((sign * fmean(means), Line(f"{order}: {way}", tuple(map(Cell, cells)))))
         lines += [line for _, line in sorted(rows, key=lambda row: row[0])]

@@ -213,7 +213,7 @@ def loaded(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["arml", "arml.results.folder", "arml.report.page"])
+@pytest.mark.parametrize("module", ["arml", "arml.cli", "arml.results.folder", "arml.report.page"])
 def test_a_light_import_loads_no_arrays_and_opens_no_socket(module):
     assert not loaded(module) & ARRAYS
 

@@ -26,7 +26,7 @@ def test_a_stream_is_measured_over_its_families():
         | {"replayed": 5 * (i > 0)}
         for i, (name, row) in enumerate(zip(names, ERRORS.tolist(), strict=True))
     ]
-    stream = measured(stages, "mse")
-    assert (stream.families, stream.first) == (names, (0, 1, 2))
-    assert stream.final_mean == pytest.approx((0.9 + 3.0 + 4.0) / 3)
-    assert (stream.tasks, stream.replayed) == (30, 10)
+    found = measured(stages, "mse")
+    assert found["final_mean"] == pytest.approx((0.9 + 3.0 + 4.0) / 3)
+    assert found["forgetting"] == forgetting(ERRORS, (0, 1, 2), "mse")
+    assert (found["tasks"], found["replayed"]) == (30, 10)

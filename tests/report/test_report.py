@@ -17,7 +17,7 @@ from rich.console import Console
 from arml.report import graphs, tables
 from arml.report.curves import BLUES, learning_curves, render, save_figure
 from arml.report.page import write_page
-from arml.report.tables import make_rows, sections
+from arml.report.tables import comparable, make_rows
 from arml.results.files import RunError, append_metric, write_json
 from arml.results.folder import Result, RunFiles, read_run
 
@@ -133,7 +133,7 @@ def test_only_comparable_rows_share_a_table() -> None:
     rows = make_rows(
         [result(), result("regression2d/arml"), result("folders/maml", **images, floor=None)]
     )
-    assert [[row.recipe for row in group] for group in sections(rows)] == [
+    assert [[row.recipe for row in group] for group in comparable(rows)] == [
         ["folders/maml"],
         ["regression2d/arml", "regression2d/maml"],
     ]

@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, parse, tell
-from arml.cli.inputs import PictureInputs, Queries, TableInputs, VectorInputs, inputs_of, is_table
+from arml.cli.inputs import Inputs, PictureInputs, Queries, TableInputs, inputs_of, is_table
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ LABELLED = 3
 """Least certain pictures that are named."""
 NONE = "none of these"
 """The label of queries that may belong to none of the classes."""
+_TAKEN_BY = {
+    **dict.fromkeys(("strict", "sort_into", "report"), ("pictures",)),
+    **dict.fromkeys(("columns", "without", "keep", "dates"), ("tables",)),
+    **dict.fromkeys(("group", "matter"), ("pictures", "tables")),
+}
+"""The kinds of inputs that take an option; those of all kinds are not named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +123,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
     )
     if useless and not is_table(options.support):
         raise nothing
-    _check_paths(options, options.save, options.support, *options.query)
+    _check_paths(options, options.support, *options.query)
     inputs, predictor, names = _learned(options)
-    _tell_columns(options, inputs, predictor)
+    if options.columns:
+        tell(*str(predictor.schema).splitlines())
     queries = None
     if options.query:
         queries = inputs.queries(predictor, options.query)
@@ -135,8 +142,6 @@ def adapt_command(arguments: Sequence[str]) -> int:
         raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
-    if options.none and predictor.classes is None:
-        raise ValueError("numbers have no classes that a query could lack: leave --none out")
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
@@ -154,7 +159,10 @@ def adapt_command(arguments: Sequence[str]) -> int:
     if options.matter and table:
         drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
-        tell(f"how many times less probable the right answers are without a column: {each}")
+        tell(
+            "how many times less probable the right answers are without a column (about 1 or less: "
+            f"it is not needed): {each}"
+        )
     answers = [] if queries is None else _answer(inputs, predictor, queries, options)
     if options.report is not None:
         from arml.predict.answers import write_answers
@@ -181,15 +189,14 @@ def predict_command(arguments: Sequence[str]) -> int:
     if options.on is not None:
         return _predict_on(options, options.on)
     query = tuple(map(Path, options.query))
-    _check_paths(options, None, *query)
+    _check_paths(options, *query)
     from arml.predict.loading import load_predictor
 
     predictor = load_predictor(options.predictor, options.model)
-    inputs = inputs_of(predictor.learner, query, options.predictor.name)
-    _tell_columns(options, inputs, predictor)
-    _check_pictures(options, inputs)
-    queries = inputs.queries(predictor, query)
-    _answer(inputs, predictor, queries, options)
+    inputs = _reader(options, predictor.learner, query, options.predictor.name)
+    if options.columns:
+        tell(*str(predictor.schema).splitlines())
+    _answer(inputs, predictor, inputs.queries(predictor, query), options)
     return 0
 
 
@@ -212,74 +219,64 @@ def _predict_on(options: PredictOptions, on: str) -> int:
     return 0
 
 
-def _check_pictures(options: AnswerOptions, inputs: Any) -> None:
-    """Refuse options of pictures for tables, and prepare what they need."""
-    report = isinstance(options, AdaptOptions) and options.report is not None
-    if not isinstance(inputs, PictureInputs):
-        if options.strict or options.sort_into or report:
-            raise ValueError("--strict, --sort-into and --report are for pictures: leave them out")
-        return
-    inputs.strict, inputs.thumbnails = options.strict, {} if report else None
+def _reader(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: str) -> Inputs:
+    """The reader of a learner's inputs. **Raises** `ValueError` for paths of another kind, and for
+    an option that its inputs or its answers do not have."""
+    inputs = inputs_of(learner, paths, name)
+    for option, kinds in _TAKEN_BY.items():
+        if getattr(options, option, None) and learner.inputs not in kinds:
+            owners = " and ".join(kinds).replace("tables", "tables with any columns")
+            raise ValueError(f"--{option.replace('_', '-')} is for {owners}: leave it out")
+    for option in ("none", "sort_into", "report"):
+        if getattr(options, option, None) and learner.problem.kind == "regression":
+            raise ValueError(f"--{option.replace('_', '-')} is for classes, and these are numbers")
+    if isinstance(inputs, PictureInputs):
+        inputs.strict = options.strict
+        inputs.thumbnails = {} if getattr(options, "report", None) else None
+    return inputs
 
 
-def _tell_columns(options: AnswerOptions, inputs: object, predictor: Any) -> None:
-    if options.columns and not isinstance(inputs, TableInputs):
-        raise ValueError("--columns is for tables with any columns: leave it out")
-    if options.columns:
-        tell(*str(predictor.schema).splitlines())
-
-
-_Learned = tuple[PictureInputs | TableInputs | VectorInputs, Any, list[str]]
-"""The reader of the inputs, the predictor, and the names of the examples."""
-
-
-def _learned(options: AdaptOptions) -> _Learned:
-    """Learn by the named learner; pictures by `photos`, or `starter` if that is better."""
-    if options.learner is not None:
-        return _learned_by(options.learner, options)
-    if is_table(options.support):
+def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
+    """The reader of the inputs, the predictor, and the names of the examples. Pictures are learned
+    by `photos`, or by `starter` if that is better, unless a learner is named."""
+    if options.learner is None and is_table(options.support):
         raise ValueError(
             "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
             "(numbers)"
         )
-    from arml.datasets.folders import open_source
-    from arml.predict.starter import starter_if_better
-
-    inputs, predictor, names = _learned_by(Path("photos"), options)
-    if options.model is not None or options.given():
-        return inputs, predictor, names  # its user knows better
-    with open_source(options.support) as source:
-        starter, reason = starter_if_better(predictor, source.pictures, source.labels)
-    tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
-    if starter is None:
-        return inputs, predictor, names
-    assert isinstance(inputs, PictureInputs)
-    inputs.learner = starter.learner
-    return inputs, starter, names
-
-
-def _learned_by(named: Path, options: AdaptOptions) -> _Learned:
     from arml.datasets.features import PHOTOS
     from arml.predict.files import locate
     from arml.predict.loading import load
 
     # Without a learner's name a folder of queries may have the name of one.
-    place, note = (PHOTOS, None) if options.learner is None else locate(named)
+    place, note = (PHOTOS, None) if options.learner is None else locate(options.learner)
     if note is not None:
         tell(note)
     learner = load(place, options.model, **options.given())
     tell(*learner.notes)
-    inputs = inputs_of(learner, [options.support, *options.query], named.name)
-    given = {name: getattr(options, name) for name in TableInputs.takes if getattr(options, name)}
-    if odd := [f"--{name}" for name in given if name not in inputs.takes]:
-        raise ValueError(f"the learner {named.name} does not take {', '.join(odd)}: leave it out")
-    _check_pictures(options, inputs)
-    return inputs, *inputs.learn(learner, options.support, options.target, **given)
+    name = "photos" if options.learner is None else options.learner.name
+    inputs = _reader(options, learner, [options.support, *options.query], name)
+    given = {k: v for k in ("without", "keep", "dates", "group") if (v := getattr(options, k))}
+    predictor, names = inputs.learn(learner, options.support, options.target, **given)
+    # Whoever says how a model is used knows better.
+    if options.learner is None and options.model is None and not options.given():
+        from arml.datasets.folders import open_source
+        from arml.predict.starter import starter_if_better
+
+        with open_source(options.support) as source:
+            starter, reason = starter_if_better(predictor, source.pictures, source.labels)
+        tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
+        if starter is not None:
+            assert isinstance(inputs, PictureInputs)
+            inputs.learner, predictor = starter.learner, starter
+    return inputs, predictor, names
 
 
-def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None:
+def _check_paths(options: AnswerOptions, *read: Path) -> None:
     """Raise `ValueError`, before any work, for a path where nothing is, and for answers or a
     predictor that cannot be written or would replace something else."""
+    from arml.predict.files import check_free, check_new
+
     if not 0 < options.level < 1:
         raise ValueError(f"level must be between 0 and 1, such as 0.9, got {options.level:g}")
     for path in read:
@@ -293,13 +290,11 @@ def _check_paths(options: AnswerOptions, save: Path | None, *read: Path) -> None
             raise ValueError(f"--out {out} is a file that the command reads: name another")
         if out.suffix.lower() != ".csv":
             raise ValueError(f"--out {out} would replace a file that is no CSV file: name another")
-    report = options.report if isinstance(options, AdaptOptions) else None
+    save, report = getattr(options, "save", None), getattr(options, "report", None)
     for place in filter(None, (out, save, report, options.sort_into)):
         nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
         if not os.access(nearest, os.W_OK):
             raise ValueError(f"{place} cannot be written: name another place")
-    from arml.predict.files import check_free, check_new
-
     if save is not None:
         check_free(save, predictor=True)
     if options.sort_into is not None:

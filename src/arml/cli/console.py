@@ -1,6 +1,7 @@
 """The terminal: options are read, text and progress are written, and Ctrl-C is answered."""
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -44,13 +45,30 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
     """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
 
-    **Raises** `SystemExit`: with status 0 after `--help`, and with 2 after tyro has printed what is
-    wrong. `ValueError` for an option that stands twice, of which tyro would drop the first.
+    **Raises** `SystemExit` after `--help`, and `ValueError` in one line for arguments that are not
+    understood, or an option that stands twice, of which tyro would drop the first.
     """
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
     for name in {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{name} stands twice: give it once, with all of its values after it")
-    return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO)
+    with in_one_line():
+        return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO)
+
+
+@contextlib.contextmanager
+def in_one_line() -> Iterator[None]:
+    """Raise as a `ValueError` what tyro would print in a box before it exits."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            yield
+    except SystemExit as end:
+        if not end.code:
+            raise
+        rows = [row.strip("│| ") for row in Text.from_ansi(said.getvalue()).plain.splitlines()]
+        # The frame is left out, with its title; the parts inside are separated by lines.
+        parts = " ".join("\n" if {*row} <= {*"─-"} else row for row in rows[1:-1]).split("\n")
+        raise ValueError("; ".join(filter(None, map(str.strip, parts)))) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +148,8 @@ def grid(
 
 def listed(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
     """Names, short facts, and a text that is wrapped, without lines around them."""
-    last = len(headings) - 1
-    header = any(headings)
-    table = grid(headings, rows, left=(0, last), box=None, show_header=header, title=title)
+    left = (0, len(headings) - 1)
+    table = grid(headings, rows, left=left, box=None, show_header=any(headings), title=title)
     for column in table.columns[:-1]:
         column.no_wrap = True
     return table

@@ -4,16 +4,21 @@ learner on families that arrive one after another."""
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from arml.cli.console import command, parse, print_json, say
+from arml.cli.console import command, grid, parse, print_json, say
 from arml.cli.options import TrainingOptions, read_command, timed
 from arml.experiment.choose import STREAM_MINUTES
 from arml.growth.stream import StreamOptions, train_stream
+from arml.report.growth import measured
+from arml.report.tables import METRIC_NAMES, duration, number
+from arml.results.scores import format_score, number_of
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,6 @@ def grow_command(arguments: Sequence[str]) -> int:
     """Teach a trained learner new families; it keeps what it knows"""
     given = vars(parse(GrowOptions, arguments, prog="arml grow"))
     from arml.growth.teach import grow
-    from arml.report.growth import before_after
-    from arml.report.tables import duration, terminal
 
     as_json, errors = given.pop("json"), Console(stderr=True)
     found = grow(**given, say=lambda line: say(errors, line))
@@ -64,11 +67,18 @@ def grow_command(arguments: Sequence[str]) -> int:
         else "not accepted: a new family does not gain, or a known one may lose too much on "
         f"held-out classes; {given['out']} has a copy of the old learner"
     )
+    console = errors if as_json else Console()
     if as_json:
         print_json({"before": found.before, "after": found.after})
     else:
-        Console().print(terminal(before_after(vars(found))))
-    say(errors if as_json else Console(), f"{verdict} ({duration(found.seconds)} in all)")
+        metric, rows = found.metric, []
+        for name, before in found.before.items():
+            gain = format_score(metric, found.gains[name], sign="+")
+            rows.append((name, number(before, metric), number(found.after[name], metric), gain))
+        tasks = f"{METRIC_NAMES[metric]} on {found.tasks} test tasks of each family"
+        say(console, f"{tasks}, the same before and after")
+        console.print(grid(("family", "before", "after", "gain ± 95%"), rows))
+    say(console, f"{verdict} ({duration(found.seconds)} in all)")
     return 0
 
 
@@ -91,9 +101,6 @@ def stream_command(arguments: Sequence[str]) -> int:
     since = time.monotonic()
     parsed = read_command(StreamCommand, arguments, prog="arml train --stream")
     options, experiment = parsed.options, parsed.experiment
-    from arml.report.growth import measured, stages_table, summary
-    from arml.report.tables import terminal
-
     console = Console(stderr=options.json)
     say(console, *parsed.lines)
     experiment = timed(parsed, since, devices=1, console=console, usual=STREAM_MINUTES)
@@ -101,11 +108,32 @@ def stream_command(arguments: Sequence[str]) -> int:
         experiment, options.run, options.stream, say=lambda line: say(console, line)
     )
     metric, stages = found["metric"], found["records"]
-    stream = measured(stages, metric)
+    measures = measured(stages, metric)
     if options.json:
         each = [{"family": one["family"], "scores": one["scores"]} for one in stages]
-        print_json({"metric": metric, **stream.plain(), "stages": each})
+        print_json({"metric": metric, **measures, "stages": each})
         return 0
-    console.print(terminal(stages_table(stages, metric)))
-    say(console, summary(stream, metric), f"next: {command('evaluate', str(options.run))}")
+    families = [*dict.fromkeys(stage["family"] for stage in stages)]
+    rows, known = [], set[str]()
+    for place, stage in enumerate(stages, 1):
+        known.add(stage["family"])
+        scores = {name: number(stage["scores"][name], metric) for name in families}
+        cells = [score if name in known else f"({score})" for name, score in scores.items()]
+        mean = fmean(number_of(stage["scores"][name]) for name in known)
+        rows.append((f"{place}: {stage['family']}", *cells, number(mean, metric)))
+    what = f"{METRIC_NAMES[metric]} on test tasks of each family after each stage"
+    say(console, f"{what}; in brackets where the family has not come yet")
+    console.print(grid(("stage", *families, "mean so far"), rows))
+    forgot = ""
+    if isfinite(measures["forgetting"]):
+        forgot = (
+            f", forgetting {measures['forgetting']:+.0%} (the mean share of its best score that a "
+            "family has lost since)"
+        )
+    say(
+        console,
+        f"Final mean {number(measures['final_mean'], metric)}{forgot}; "
+        f"{measures['tasks']:,} training tasks, of which {measures['replayed']:,} were replayed.",
+        f"next: {command('evaluate', str(options.run))}",
+    )
     return 0

@@ -58,33 +58,9 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in _SUFFIXES
 
 
-def inputs_of(
-    learner: Any, paths: Sequence[Path], name: str
-) -> "PictureInputs | TableInputs | VectorInputs":
-    """How a learner of this `name` reads its inputs.
-
-    **Raises** `ValueError` if the paths hold tables and it reads pictures, or the reverse.
-    """
-    pictures = learner.inputs == "pictures"
-    wrong = [path for path in paths if is_table(path) == pictures]
-    if wrong and pictures:
-        raise ValueError(
-            f"{wrong[0]} is a table, and {name} reads pictures: name folders or images, or use the "
-            "learner tables"
-        )
-    if wrong and not pictures:
-        raise ValueError(
-            f"{wrong[0]} is no table, and {name} reads tables: name a CSV file (a spreadsheet "
-            "program saves one), or use the learner photos for pictures"
-        )
-    return READERS[learner.inputs](learner)
-
-
 class PictureInputs:
     """Pictures in folders and zips."""
 
-    takes: tuple[str, ...] = ("group",)
-    """Options of `learn`."""
     thumbnails: dict[str, Any] | None = None
     """Small pixels of what was read, by name, if they are wanted."""
     strict = False
@@ -187,8 +163,6 @@ class PictureInputs:
 class TableInputs:
     """A table with any columns: numbers, dates, categories, missing cells."""
 
-    takes = ("without", "keep", "dates", "group")
-
     def __init__(self, learner: Any) -> None:
         self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
 
@@ -262,12 +236,6 @@ class TableInputs:
 class VectorInputs:
     """A table of numbers, the inputs of a learner of vectors."""
 
-    takes = ()
-
-    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
-        """**Raises** `ValueError`."""
-        raise ValueError("--matter is for pictures and tables with any columns: leave it out")
-
     def __init__(self, learner: Any) -> None:
         pass
 
@@ -302,12 +270,32 @@ class VectorInputs:
         return Queries(lines, [x])
 
 
+Inputs = PictureInputs | TableInputs | VectorInputs
 READERS: dict[str, type[PictureInputs] | type[TableInputs] | type[VectorInputs]] = {
     "pictures": PictureInputs,
     "tables": TableInputs,
     "vectors": VectorInputs,
 }
 """The reader of each kind of inputs."""
+
+
+def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> Inputs:
+    """How a learner of this `name` reads its inputs.
+
+    **Raises** `ValueError` if the paths hold tables and it reads pictures, or the reverse.
+    """
+    pictures = learner.inputs == "pictures"
+    for path in (path for path in paths if is_table(path) == pictures):
+        if pictures:
+            raise ValueError(
+                f"{path} is a table, and {name} reads pictures: name folders or images, or use the "
+                "learner tables"
+            )
+        raise ValueError(
+            f"{path} is no table, and {name} reads tables: name a CSV file (a spreadsheet program "
+            "saves one), or use the learner photos for pictures"
+        )
+    return READERS[learner.inputs](learner)
 
 
 def _check_different(x: np.ndarray, path: Path, what: str) -> None:

@@ -7,7 +7,11 @@ from difflib import get_close_matches
 from rich.console import Console
 from tyro.conf import Positional
 
+from arml.algorithms import ALGORITHMS
 from arml.cli.console import command, listed, parse, print_json, say
+from arml.cli.data import entries
+from arml.experiment.options import NETWORKS
+from arml.experiment.recipes import RECIPES, paces, settings, study_scores
 from arml.report.tables import duration
 from arml.results.files import Json
 
@@ -29,117 +33,87 @@ def list_command(arguments: Sequence[str]) -> int:
     """List settings, methods and data sets, or the recipes of one"""
     options = parse(_ListOptions, arguments, prog="arml list")
     what, console = options.what, Console()
+    found, recipes = _named(what)
     if options.json:
-        print_json(_as_json(what))
-        return 0
-    if what is not None:
-        _print_one(console, what)
-        return 0
-    from arml.cli.data import entries
-
-    found = _described()
-    for kind, title in (
-        ("settings", "Settings: `arml list SETTING` shows its recipes and their scores"),
-        ("methods", "Methods: `arml train SETTING/METHOD --run DIR` trains one"),
-    ):
-        console.print(listed(("", ""), found[kind].items(), title))
-    say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
-    say(console, f"Data sets (`arml data list`): {', '.join(found['data sets'])}")
-    here = [entry.name for entry in entries() if entry.here]
-    say(console, f"Prepared here: {', '.join(here) or 'none'}")
+        print_json({**found, "recipes": {name: _measured(name) for name in recipes}})
+    elif what is not None:
+        for about in (some[what] for some in found.values() if some):
+            say(console, f"{what}: {about}")
+        if recipes:
+            _print_recipes(console, recipes)
+    else:
+        for kind, title in (
+            ("settings", "Settings: `arml list SETTING` shows its recipes and their scores"),
+            ("methods", "Methods: `arml train SETTING/METHOD --run DIR` trains one"),
+        ):
+            console.print(listed(("", ""), found[kind].items(), title))
+        say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
+        say(console, f"Data sets (`arml data list`): {', '.join(found['data sets'])}")
+        here = [entry.name for entry in entries() if entry.here]
+        say(console, f"Prepared here: {', '.join(here) or 'none'}")
     return 0
 
 
-def _described() -> dict[str, dict[str, str]]:
-    """Everything that can be named, by its kind, with a description."""
-    from arml.algorithms import ALGORITHMS
-    from arml.cli.data import entries
-    from arml.experiment.options import NETWORKS
-    from arml.experiment.recipes import settings
-
-    return {
+def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """The descriptions of everything of this name, by its kind, and the recipes that belong to it;
+    all if `what` is None. **Raises** `ValueError` with the nearest names for an unknown one."""
+    every = {
         "settings": {name: f"{setting.description}." for name, setting in settings().items()},
         "methods": {name: entry.about for name, entry in ALGORITHMS.items()},
         "networks": {name: entry.about for name, entry in NETWORKS.items()},
         "data sets": {entry.name: entry.about for entry in entries()},
     }
-
-
-def _as_json(what: str | None) -> Json:
-    """The lists of `arml list` by kind and name; each recipe with the study's mean `score` and
-    `minutes` of one training on one core (None where there is none)."""
-    from arml.experiment.recipes import study_scores
-
-    known, recipes = _known(what)
-    found: Json = {
-        kind: {name: about for name, about in some.items() if name in known}
-        for kind, some in _described().items()
-    }
-    found["recipes"] = {}
-    for name in recipes:
-        place, method = name.split("/")
-        facts = study_scores().get(place, {})
-        score, minutes = (facts.get(k, {}).get(method) for k in ("scores", "minutes"))
-        metric = facts.get("metric")
-        found["recipes"][name] = {"metric": metric, "score": score, "minutes": minutes}
-    return found
-
-
-def _known(what: str | None) -> tuple[dict[str, str], list[str]]:
-    """The description of what has this name, if it has one, and the recipes that belong to it; all
-    if `what` is None. **Raises** `ValueError` with the nearest names for an unknown one."""
-    from arml.experiment.recipes import RECIPES
-
-    known = {name: about for some in _described().values() for name, about in some.items()}
-    recipes = [name for name in RECIPES if what is None or what in (name, *name.split("/"))]
-    if what is not None and what not in known and not recipes:
-        close = get_close_matches(what, [*known, *RECIPES], 3)
+    if what is None:
+        return every, [*RECIPES]
+    found = {kind: {k: v for k, v in some.items() if k == what} for kind, some in every.items()}
+    recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
+    if not recipes and not any(found.values()):
+        close = get_close_matches(what, [*(k for some in every.values() for k in some), *RECIPES])
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise ValueError(
             f"no setting, method, recipe, data set or network is named {what!r}{hint}; `arml list` "
             "names them"
         )
-    return {k: about for k, about in known.items() if what in (None, k)}, recipes
+    return found, recipes
 
 
-def _print_one(console: Console, what: str) -> None:
-    """Print a description, and the recipes of a setting or method with their scores. **Raises** as
-    `_known`."""
-    from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, paces, settings, study_scores
+def _measured(recipe: str) -> Json:
+    """The `metric` of the study's setting, its mean `score` of the recipe and the `minutes` of one
+    training on one core; None where the study has none."""
+    place, method = recipe.split("/")
+    facts = study_scores().get(place, {})
+    return {
+        "metric": facts.get("metric"),
+        "score": facts.get("scores", {}).get(method),
+        "minutes": facts.get("minutes", {}).get(method),
+    }
 
-    known, recipes = _known(what)
-    if what in known:
-        say(console, f"{what}: {known[what]}")
-    if not recipes:
-        return
-    parts = [name.split("/") for name in recipes]
-    one_setting = len({place for place, _ in parts}) == 1
+
+def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
+    """Print recipes with their scores in the study, and their pace on this machine."""
+    one_setting = len({name.split("/")[0] for name in recipes}) == 1
     rows, here = [], paces()
     notes = {"minutes: the time of one training of the study on one CPU core": None}
-    for place, method in parts:
-        facts, score = study_scores().get(place, {}), ""
-        if (expected := facts.get("scores", {}).get(method)) is not None:
-            percent = facts["metric"] == "accuracy"
-            score = f"{100 * expected:.1f}%" if percent else f"{expected:.3g}"
+    for name in recipes:
+        (place, method), found = name.split("/"), _measured(name)
+        score, minutes = "not measured", found["minutes"]
+        if found["score"] is None:
+            notes["not measured: no table of the study has this recipe"] = None
+        else:
+            facts, percent = study_scores()[place], found["metric"] == "accuracy"
+            score = f"{100 * found['score']:.1f}%" if percent else f"{found['score']:.3g}"
             notes[
                 f"score: {'accuracy' if percent else 'mean squared error'} on {facts['tasks']:,} "
                 f"test tasks ({facts['protocol'].partition(', ')[0]}) after {facts['steps']:,} "
                 "steps, a mean over the study's trainings (one to five); which differences are "
                 "more than chance: study/README.md"
             ] = None
-        minutes = facts.get("minutes", {}).get(method)
+        pace = here.get(name)
+        own = duration(pace * RECIPES[name].steps) if pace else ""
         about = ALGORITHMS[method].about if one_setting else settings()[place].description
-        own: tuple[str, ...] = ()
-        if here:
-            pace, steps = here.get(f"{place}/{method}"), RECIPES[f"{place}/{method}"].steps
-            own = (f"{pace:.2g} s, {duration(pace * steps)}",) if pace else ("",)
-        minutes = f"{minutes:g}" if minutes else ""
-        rows.append((f"{place}/{method}", score, minutes, *own, about))
+        rows.append((name, score, f"{minutes:g}" if minutes else "", *[own] * bool(here), about))
     if here:
-        notes["here: seconds of a step, and time of all steps, in the last run on this machine"] = (
-            None
-        )
+        notes["here: the time of all steps at the pace of the last run on this machine"] = None
     console.print(listed(("recipe", "score", "minutes", *["here"] * bool(here), ""), rows))
     say(console, *notes)
     first = recipes[0]

@@ -131,19 +131,11 @@ class Training:
         steps = self.experiment.steps
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
-    def reading(self, what: str, done: int, total: int) -> None:
-        """Show that images are decoded, or validation tasks scored."""
-        self.saves = True
-        self.display.show(what if what == SCORING else f"reading {what}", done, total)
-
     def idle(self) -> str:
         """Why nothing is lost if the program ends at once: only compilation, which cannot be
         interrupted in another way. Empty if work would be lost."""
-        if self.saves:
-            return ""
-        return (
-            f"stopped; {f'saved at step {self.reached:,}' if self.reached else 'no step is done'}"
-        )
+        saved = f"saved at step {self.reached:,}" if self.reached else "no step is done"
+        return "" if self.saves else f"stopped; {saved}"
 
 
 def _train(
@@ -155,7 +147,9 @@ def _train(
     done = checkpoint.latest(place) == experiment.steps
     if done and checkpoint.is_sound(place, experiment.steps):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
-        _print_end(console, folder, experiment)
+        if last := _last_scored(folder):
+            say(console, f"step {last['step']:,}: {time_in_words(experiment, last)}")
+        _print_end(console, folder)
         return 0
     display = Display(console, "loading")
     training = Training(display, experiment)
@@ -167,9 +161,11 @@ def _train(
     )
 
     def reading(what: str, done: int, total: int) -> None:
+        """Show that images are decoded, or validation tasks scored."""
         if stop() and what != SCORING:  # the steps in hand are saved first
             raise KeyboardInterrupt
-        training.reading(what, done, total)
+        training.saves = True
+        display.show(what if what == SCORING else f"reading {what}", done, total)
 
     with stop.listening(), display:
         reached = run(
@@ -182,15 +178,13 @@ def _train(
             distributed=distributed,
             extend=options.extends,
         )
-    stopped = any(of_all(mesh_of(devices, processes=distributed), stop()))
-    if reached < experiment.steps and not stopped:
-        say(
-            console, f"ended at step {reached:,} of {experiment.steps:,}: by patience or a callback"
-        )
-    elif reached < experiment.steps:
-        say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
-        return INTERRUPTED
-    _print_end(console, folder, experiment)
+    if reached < experiment.steps:
+        if any(of_all(mesh_of(devices, processes=distributed), stop())):
+            say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
+            return INTERRUPTED
+        steps = f"step {reached:,} of {experiment.steps:,}"
+        say(console, f"ended at {steps}: by patience or a callback")
+    _print_end(console, folder)
     return 0
 
 
@@ -250,13 +244,14 @@ def _train_seeds(
     return 0
 
 
-def _print_end(console: Console, folder: Path, experiment: Experiment) -> None:
-    """Print the last score and the next command."""
-    if last := _last_scored(folder):
-        said = time_in_words(experiment, last)
-        say(console, f"step {last['step']:,}: {said}; ± is the 95% interval over tasks")
-    say(console, f"metrics.jsonl, checkpoints and config.json are in {folder}")
-    say(console, f"next: {command('evaluate', str(folder))}")
+def _print_end(console: Console, folder: Path) -> None:
+    """Print where the results are, and the next command."""
+    say(
+        console,
+        f"metrics.jsonl, checkpoints and config.json are in {folder}",
+        "± is the 95% interval over validation tasks",
+        f"next: {command('evaluate', str(folder))}",
+    )
 
 
 def _last_scored(folder: Path) -> Json | None:

@@ -82,7 +82,7 @@ def write_answers(
     **Raises** `RunError` if it cannot be written.
     """
     # Here, because it loads the package that draws figures.
-    from arml.report.render import Report, Section, block, html
+    from arml.report.render import Section, block, html
 
     found = predictor.reliability()
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(predictor.classes))]
@@ -138,8 +138,7 @@ def write_answers(
         Section("bad", "Pictures that cannot be read", [block("items", texts=bad)] if bad else []),
     ]
     lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} pictures to predict."
-    report = Report("Answers about pictures", [lead], [part for part in parts if part.blocks])
-    write_text(out, html(report))
+    write_text(out, html("Answers about pictures", [lead], parts))
 
 
 def _confusion(found: Reliability, images: Sequence[str]) -> Table:

@@ -5,13 +5,12 @@ line style for each colour. The same numbers give the same SVG, byte for byte.
 """
 
 import io
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from math import ceil, isfinite
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
@@ -58,21 +57,8 @@ DASHES: list[str | tuple[int, tuple[float, ...]]] = [
     (0, (1.5, 1.2)),
     (0, (6, 1.5, 1.5, 1.5)),
 ]
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Draw in our style and leave the program's own settings as they are."""
-
-    @wraps(draw)
-    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(STYLE)
-            return draw(*args, **kwargs)
-
-    return inner
+styled = matplotlib.style.context(STYLE, after_reset=True)
+"""Draws in our style and leaves the program's own settings as they are."""
 
 
 def heat(

@@ -19,11 +19,6 @@ Captioned = tuple[str, Figure, str, str]
 """A figure's name, the figure, its alternative text, its caption."""
 
 
-def is_graph(explain: JsonView) -> bool:
-    """Whether the explanation is of a meta-knowledge graph."""
-    return bool(explain.get("kind") == "graph")
-
-
 def _vertices(explain: JsonView) -> list[str]:
     return [f"V{i}" for i in range(explain["vertices"])]
 
@@ -191,7 +186,7 @@ def strongest(explain: JsonView) -> str:
 
 def captioned(explain: JsonView) -> list[Captioned]:
     """All figures of an explanation; none for the numbers of a method's own `inside`."""
-    if not is_graph(explain):
+    if explain.get("kind") != "graph":
         return []
     words, reach = strongest(explain), ""
     if explain["vertex_links_reach_tasks"]:

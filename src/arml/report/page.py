@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arml.report.curves import learning_curves
-from arml.report.graphs import captioned, is_graph, strongest
-from arml.report.render import Block, Report, Section, block, figure, html
+from arml.report.graphs import captioned, strongest
+from arml.report.render import Block, Section, block, figure, html
 from arml.report.tables import (
     Row,
+    comparable,
     duration,
     floor_of,
     interval,
     labels,
     make_rows,
     number,
-    sections,
     simple,
     table_of,
 )
@@ -97,10 +97,9 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
 
 
 def _explained(run: RunFiles) -> list[Block]:
-    if not run.explain or not is_graph(run.explain):
-        return []
-    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(run.explain)]
-    return [block("text", text=f"{strongest(run.explain)}."), *figures]
+    found = run.explain or {}
+    figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(found)]
+    return [block("text", text=f"{strongest(found)}."), *figures] if figures else []
 
 
 def _name(run: RunFiles) -> str:
@@ -152,7 +151,7 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
     tables = [
         part
-        for some in sections(rows)
+        for some in comparable(rows)
         for part in (
             block("text", text=_best(some), kind="lead"),
             block("table", table=table_of(some)),
@@ -163,7 +162,8 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     inside = [block("text", text=GRAPH_NOTE)] if graphs else []
     for run, blocks in graphs:
         inside += [block("heading", text=f"`{_name(run)}`"), *blocks]
-    parts = [
+    lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
+    sections = [
         Section("scores", "Scores on new tasks", tables, "Scores"),
         Section("curves", "Learning curves", curves, "Curves"),
         Section("inside", "Inside the learners", inside, "Inside"),
@@ -172,6 +172,4 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
         ),
         Section("runs", "Runs", [_details(run, result) for run, result in scored]),
     ]
-    lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
-    report = Report("Few-shot meta-learning", lead, [part for part in parts if part.blocks])
-    write_text(out, html(report))
+    write_text(out, html("Few-shot meta-learning", lead, sections))

@@ -5,6 +5,7 @@ policy allows no other source and no script. All text is escaped.
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,17 +30,8 @@ class Section:
     """Its name in the contents."""
 
 
-@dataclass(frozen=True)
-class Report:
-    """A page."""
-
-    title: str
-    lead: list[str]
-    sections: list[Section]
-
-
-def html(report: Report) -> str:
-    """The page."""
+def html(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
+    """The page. Sections without a block are left out."""
     environment = Environment(
         loader=(loader := PackageLoader("arml.report")),
         autoescape=True,
@@ -49,8 +41,9 @@ def html(report: Report) -> str:
     )
     # The style is our own file, and the only text that is not escaped.
     style = Markup(loader.get_source(environment, "style.css")[0])
-    page = environment.get_template("report.html").render(report=report, style=style)
-    return page.lstrip()
+    filled = [section for section in sections if section.blocks]
+    page = environment.get_template("report.html")
+    return page.render(title=title, lead=lead, sections=filled, style=style).lstrip()
 
 
 def block(macro: str, **content: object) -> Block:

@@ -82,9 +82,7 @@ def terminal(table: Table) -> Group:
         grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
     for index, title in enumerate(table.columns[1:]):
         # Text, not str: a family's name may look like markup.
-        cells = [line.cells[index] for line in rows]
-        styles = ["dim" if cell.kind == "soft" else "" for cell in cells]
-        grid.add_row(Text(title), *map(Text, map(_plain, cells), styles))
+        grid.add_row(*map(Text, [title, *(_plain(line.cells[index]) for line in rows)]))
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
 
@@ -188,7 +186,7 @@ def make_rows(results: Iterable[Result]) -> list[Row]:
     return sorted(rows, key=goodness)
 
 
-def sections(rows: Iterable[Row]) -> list[list[Row]]:
+def comparable(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows that can be compared with each other: the same metric, families, tasks, protocol."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
@@ -283,4 +281,4 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 def terminal_table(rows: Sequence[Row]) -> Group:
     """Rows as a table for the terminal, one recipe a column; a table for each problem."""
-    return Group(*(terminal(table_of(some)) for some in sections(rows)))
+    return Group(*(terminal(table_of(some)) for some in comparable(rows)))
