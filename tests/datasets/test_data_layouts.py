@@ -228,7 +228,7 @@ def test_mini_imagenet_from_copies_of_its_600_pictures(tmp_path, splits, monkeyp
     assert f"2 pictures of each class, got 1 of {name!r};" in capsys.readouterr().err
 
 
-def test_omniglot_from_numbered_characters(tmp_path):
+def test_omniglot_from_numbered_characters(tmp_path, capsys):
     """The original numbers of the characters tell their alphabets."""
     first = published("omniglot").first
     ends = sorted([*first.values(), 1624])
@@ -243,6 +243,11 @@ def test_omniglot_from_numbered_characters(tmp_path):
     split = classes(store, "omniglot")
     assert [len(split[part]) for part in PARTS] == [25, 5, 20]
     assert "Greek/character01" in split["train"]
+    words = ["data", "prepare", "omniglot", "--out", str(tmp_path / "other"), "--from"]
+    for file in ("0000_01.png", "1624_01.png", "x.png"):
+        odd = unpack(tmp_path / file, {f"a/{file}": picture(1)})
+        assert main([*words, str(odd)]) == 2
+        assert f"'{file}' does not begin with a number of 1 to 1623" in capsys.readouterr().err
 
 
 def test_class_folders_are_read_wherever_they_are(tmp_path):

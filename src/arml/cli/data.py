@@ -109,7 +109,7 @@ def _prepare(arguments: Sequence[str]) -> int:
             progress=display.show,
         )
     store = open_store(folder)
-    for family, part, entry in store.entries():
+    for family, part, entry, _ in store.entries():
         classes, pictures = len(entry["classes"]), sum(entry["counts"])
         say(console, f"{family}, {part}: {classes:,} classes, {pictures:,} pictures")
     for about in {entry["origin"]: entry for entry in store.index["families"].values()}.values():

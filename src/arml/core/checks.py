@@ -46,7 +46,6 @@ class Options:
     """Options that must be above zero; a subclass adds its own."""
     GONE: ClassVar[Mapping[str, object]] = {}
     """Options of earlier versions, with the value at which files that name them still load."""
-
     RENAMED: ClassVar[Mapping[str, str]] = {}
     """New names of options, by those that files of earlier versions have."""
 

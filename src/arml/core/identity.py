@@ -184,10 +184,8 @@ class _Content:
                 continue
             found = scope[step.argval]
             for later in steps[i + 1 :]:  # helpers.scale reads a global of another module
-                if type(found) is not ModuleType or later.opname not in (
-                    "LOAD_ATTR",
-                    "LOAD_METHOD",
-                ):
+                attribute = later.opname in ("LOAD_ATTR", "LOAD_METHOD")
+                if type(found) is not ModuleType or not attribute:
                     break
                 found = getattr(found, later.argval, None)
             self.add(found)

@@ -16,7 +16,7 @@ from arml.core.identity import identity_of
 
 
 class _Static:
-    """Holds an object that JAX must not look into. It is equal only to a wrapper of that object."""
+    """Holds an object that JAX must not look into; equal only to a holder of the same object."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -104,17 +104,15 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
     try:
         held: list[Any] = [weakref.ref(tasks)] if whole else leaves
-        shapes = tuple(_shape(leaf) if hasattr(leaf, "shape") else leaf for leaf in held)
-        known: Hashable = (type(tasks), problem, families, structure, shapes)
+        known: Hashable = (type(tasks), problem, families, structure, *map(_shape, held))
         same = _checked.get(known)
     except TypeError:  # a value that cannot be hashed, or referred to
         known, same = None, None
     if same is None:
         drawn = _traced(tasks, name)
         _check_shapes(drawn, problem, name)
-        same = jax.tree.map(_shape, drawn) == jax.tree.map(
-            _shape, jax.eval_shape(checked.sample, jax.random.key(0))
-        )
+        cast = jax.eval_shape(checked.sample, jax.random.key(0))
+        same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, cast)
         if not type(tasks).__module__.startswith("arml."):
             keys = jax.random.split(jax.random.key(0), SAMPLES)
             if wrong := _misnumbered(jax.jit(jax.vmap(checked.sample))(keys), checked):
@@ -126,8 +124,8 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     return tasks if same and isinstance(tasks, TaskDistribution) else checked
 
 
-def _shape(leaf: jax.ShapeDtypeStruct | Array) -> tuple[tuple[int, ...], jnp.dtype]:
-    return leaf.shape, leaf.dtype
+def _shape(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if hasattr(leaf, "shape") else leaf
 
 
 def _traced(tasks: Tasks, name: str) -> Task:
@@ -179,10 +177,11 @@ def _check_shapes(task: Task, problem: Problem, name: str) -> None:
 
 def fault(tasks: TaskDistribution, keys: Array) -> str:
     """One line about wrong values in the tasks of these keys; empty if there are none."""
-    drawn, own = jax.vmap(tasks.sample)(keys), _users_class(tasks)
+    drawn = jax.vmap(tasks.sample)(keys)
     for part in ("support", "query"):
         for name, leaf in getattr(drawn, part)._asdict().items():
             if not np.isfinite(np.asarray(leaf)).all():
+                own = type(own_of(tasks)).__name__
                 return f"{part}.{name} of {own} has numbers that are not finite: change its sample"
     return _misnumbered(drawn, tasks)
 
@@ -198,12 +197,7 @@ def _misnumbered(drawn: Task, tasks: TaskDistribution) -> str:
         low, high = int(leaf.min()), int(leaf.max())
         if not 0 <= low <= high < count:
             return (
-                f"{name} of {_users_class(tasks)} has {kind} from {low} to {high}, not 0 to "
-                f"{count - 1}: change its sample"
+                f"{name} of {type(own_of(tasks)).__name__} has {kind} from {low} to {high}, not 0 "
+                f"to {count - 1}: change its sample"
             )
     return ""
-
-
-def _users_class(tasks: Tasks) -> str:
-    """The name of the class that the user wrote."""
-    return type(own_of(tasks)).__name__

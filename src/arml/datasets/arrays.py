@@ -2,6 +2,7 @@
 input and a label, as in torchvision and in Hugging Face's `datasets`."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -48,14 +49,12 @@ def family_of(name: str, data: Any, *, size: int | None = None) -> ImageFamily:
             "give size=84 for pictures"
         )
     names = [str(np.asarray(label).item()) for label in labels]
-    places: dict[str, list[int]] = {label: [] for label in sorted(set(names))}
-    for i, label in enumerate(names):
-        places[label].append(i)
-    images = np.stack([arrays[i] for own in places.values() for i in own])
-    counts = np.array([len(own) for own in places.values()])
-    said = f"{images.dtype} {images.shape} {[*places]} {counts.tolist()}"
+    order = sorted(range(len(names)), key=names.__getitem__)
+    images = np.stack([arrays[i] for i in order])
+    sizes = Counter(names[i] for i in order)
+    said = f"{images.dtype} {images.shape} {[*sizes]} {[*sizes.values()]}"
     digest = hashlib.sha256(said.encode() + images.tobytes()).hexdigest()
-    return ImageFamily(name, tuple(places), images, counts, digest)
+    return ImageFamily(name, tuple(sizes), images, np.array([*sizes.values()]), digest)
 
 
 def _pairs(name: str, data: Any) -> list[list[Any]]:

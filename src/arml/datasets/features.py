@@ -31,6 +31,7 @@ from arml.datasets.folders import (
     Progress,
     family_name,
     open_source,
+    quiet,
     write_pictures,
 )
 from arml.results.files import (
@@ -110,7 +111,7 @@ class Extractor:
     ) -> None:
         if std is not None and min(std) <= 0:
             raise ValueError(f"expected --std above 0, got {std}")
-        self.path = Path(model)
+        self.path, self.crop, self._unit, self.pool = Path(model), crop, unit, pool
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
         self.size = size or min(stated, default=_SIZE)
@@ -120,14 +121,11 @@ class Extractor:
                 f"{self.path}: expected square pictures of 4 to 1024 px, got a model for "
                 f"{self._sides} and --size {size}: change --size, or export another"
             )
-        self.crop, self._unit, self.pool = crop, unit, pool
         floats = self.kind != np.uint8
         self.mean = (mean or IMAGENET[0]) if floats else None
         self.std = (std or IMAGENET[1]) if floats else None
-        self.rank = 2
-        """Dimensions of the model's output: 3 if it has tokens, 4 if it has places."""
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
-        known = self._session.get_modelmeta().custom_metadata_map.get(SAW)
+        known, rank = self._session.get_modelmeta().custom_metadata_map.get(SAW), len(self.shape)
         self.about: Json = {
             "model": self.path.name,
             "sha256": self._sha256,
@@ -136,17 +134,31 @@ class Extractor:
             "std": self.std,
             "output": self.output,
             # Older files lack it, and have no output of rank 3.
-            **({} if (self.rank, self.pool) in ((2, "none"), (4, "mean")) else {"pool": self.pool}),
+            **({} if (rank, self.pool) in ((2, "none"), (4, "mean")) else {"pool": self.pool}),
             "unit": unit,
             "crop": crop,
             "dimension": self.dimension,
             "saw": saw or known or "unknown",
         }
-        self.summary = self._summary(
-            size=size is None and not stated, colours=floats and None in (mean, std)
+        parts = [f"pictures of {self.size} px{' (assumed: --size)' * (not size and not stated)}"]
+        if self.mean is not None and self.std is not None:
+            shown = ("/".join(f"{v:g}" for v in each) for each in (self.mean, self.std))
+            assumed = " (ImageNet's, assumed: --mean, --std)" * (None in (mean, std))
+            parts.append(f"mean {next(shown)}, deviation {next(shown)}{assumed}")
+        shape = ", ".join(["n", *map(str, self.shape[1:])])
+        taken = f", --pool {self.pool}" * (rank > 2)
+        self.summary = (
+            f"{self.path.name}: {'; '.join(parts)}; output {self.output!r} [{shape}]{taken}"
         )
-        self.doubt = self._doubt(output)
+        self.doubt = ""
         """Why the output may be the wrong one, and which to take; empty if it may not."""
+        if output is None and rank == 2 and self.dimension in LOGITS:
+            before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
+            self.doubt = (
+                f"{self.path.name}: its {self.dimension:,} numbers look like the scores of "
+                "ImageNet's classes; the values before them suit other classes better: "
+                f"--output {before}"
+            )
 
     def _open(self, output: str | None, threads: int) -> None:
         """Read the model, and find its input and output."""
@@ -202,14 +214,11 @@ class Extractor:
         starts = range(0, len(pictures), self.batch)
         return np.concatenate([self._vectors(pictures[i : i + self.batch]) for i in starts])
 
-    def _vectors(self, x: np.ndarray) -> np.ndarray:
-        n = len(x)
-        if self.fixed and n < self.batch:
-            x = np.concatenate([x, np.broadcast_to(x[:1], (self.batch - n, *x.shape[1:]))])
-        if self.mean is not None:
-            x = x.astype(np.float32) / 255 - np.asarray(self.mean, np.float32)
-            x = (x / np.asarray(self.std, np.float32)).astype(self.kind)
-        x = np.ascontiguousarray(x.transpose(0, 3, 1, 2) if self.channels_first else x)
+    def _vectors(self, pictures: np.ndarray) -> np.ndarray:
+        n, x = len(pictures), pictures
+        if self.fixed:
+            x = np.concatenate([x, np.repeat(x[:1], self.batch - n, axis=0)])
+        x = np.ascontiguousarray(self.prepared(x))
         try:
             (y,) = self._session.run([self.output], {self.input: x, **self.texts})
         except Exception as error:  # onnxruntime's errors share no class of their own
@@ -220,7 +229,7 @@ class Extractor:
                 f"expected an output [n, d], [n, tokens, d] or [n, d, h, w] of floats, got {shape} "
                 f"of {y.dtype} from {self.output!r}: name another with --output"
             )
-        self.rank, self.shape, self.type = y.ndim, shape, y.dtype
+        self.shape, self.type = shape, y.dtype
         if self.pool is None:
             square = y.ndim == 3 and math.isqrt(shape[1]) ** 2 == shape[1]
             self.pool = "none" if y.ndim == 2 else "mean" if y.ndim == 4 or square else "cls"
@@ -229,45 +238,35 @@ class Extractor:
                 f"--pool {self.pool} is for tokens, and the output {self.output!r} is {shape}: "
                 "leave it out"
             )
-        vectors = pooled(y[:n].astype(np.float32), self.pool, self.channels_first)
+        with np.errstate(invalid="ignore"):
+            vectors: np.ndarray = self.pooled(y[:n])
         if not np.all(np.isfinite(vectors)):
             raise ValueError(
                 "expected finite features, got NaN or infinity: check --mean and --std"
             )
-        if self._unit:
-            length = np.linalg.norm(vectors, axis=1, keepdims=True) / vectors.shape[1] ** 0.5
-            vectors = vectors / np.maximum(length, np.float32(1e-12))
         return vectors.astype(np.float32)
 
-    def _summary(self, *, size: bool, colours: bool) -> str:
-        """The line; `size` and `colours` say whether these were assumed."""
-        parts = [f"pictures of {self.size} px{' (assumed: --size)' * size}"]
-        if self.mean is not None and self.std is not None:
-            mean, std = ("/".join(f"{v:g}" for v in each) for each in (self.mean, self.std))
-            assumed = " (ImageNet's, assumed: --mean, --std)" * colours
-            parts.append(f"mean {mean}, deviation {std}{assumed}")
-        shape = f"[{', '.join(['n', *map(str, self.shape[1:])])}]"
-        taken = f", --pool {self.pool}" * (self.rank > 2)
-        return f"{self.path.name}: {'; '.join(parts)}; output {self.output!r} {shape}{taken}"
+    def prepared(self, x: Any, xp: Any = np) -> Any:
+        """Pixels `[n, size, size, 3]` as the model takes them; `xp` is NumPy or `jax.numpy`."""
+        if self.mean is not None:
+            x = x.astype(np.float32) / 255 - np.asarray(self.mean, np.float32)
+            x = x / np.asarray(self.std, np.float32)
+        order = (0, 3, 1, 2) if self.channels_first else (0, 1, 2, 3)
+        return xp.transpose(x, order).astype(self.kind)
 
-    def _doubt(self, output: str | None) -> str:
-        if output is not None or self.rank != 2 or self.dimension not in LOGITS:
-            return ""
-        before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
-        return (
-            f"{self.path.name}: its {self.dimension:,} numbers look like the scores of ImageNet's "
-            f"classes; the values before them suit other classes better: --output {before}"
-        )
-
-
-def pooled(y: Any, pool: str | None, channels_first: bool, xp: Any = np) -> Any:
-    """The vectors `[n, d]` of an output `[n, d]`, `[n, tokens, d]` or with places; with `jax.numpy`
-    as `xp` it can be traced."""
-    if pool == "none":
-        return xp.reshape(y, (y.shape[0], -1))
-    if pool == "cls":
-        return y[:, 0]
-    return y.mean(axis=1 if y.ndim == 3 else (2, 3) if channels_first else (1, 2))
+    def pooled(self, y: Any, xp: Any = np) -> Any:
+        """The vectors `[n, d]` of an output `[n, d]`, `[n, tokens, d]` or `[n, d, h, w]`."""
+        y = y.astype(np.float32)
+        if self.pool == "none":
+            y = xp.reshape(y, (y.shape[0], -1))
+        elif self.pool == "cls":
+            y = y[:, 0]
+        else:
+            y = y.mean(axis=1 if y.ndim == 3 else (2, 3) if self.channels_first else (1, 2))
+        if self._unit:
+            length = xp.linalg.norm(y, axis=1, keepdims=True) / y.shape[1] ** 0.5
+            y = y / xp.maximum(length, np.float32(1e-12))
+        return y
 
 
 def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
@@ -390,12 +389,7 @@ class Features(TypedDict):
 
 
 def write_features(
-    extractor: Extractor,
-    path: Path,
-    folder: Path,
-    *,
-    place: int = 0,
-    progress: Progress = lambda what, done, total: None,
+    extractor: Extractor, path: Path, folder: Path, *, place: int = 0, progress: Progress = quiet
 ) -> tuple[Json, bool]:
     """Write the features of a folder or zip of pictures in `folder`, unless they are there.
 
@@ -407,12 +401,13 @@ def write_features(
     **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
     cannot be read, a model that fails, or a full disk.
     """
+    vectors = folder / _VECTORS
     with open_source(path) as source:
         content: Json = {
             "family": family_name(path),
             "place": place,
             "classes": list(source.classes),
-            "counts": [len(members) for members in source.classes.values()],
+            "counts": [*source.counts.values()],
             "source": source.digest(),
             "split": source.split,
             "extractor": extractor.about,
@@ -424,9 +419,8 @@ def write_features(
                 f"{folder}: expected a new folder, or the same pictures, model and options as "
                 "before, got features of others: name another --out, or remove it"
             )
-
         write_pictures(
-            folder / _VECTORS,
+            vectors,
             source.pictures,
             (len(source.pictures), extractor.dimension),
             size=extractor.size,
@@ -435,19 +429,23 @@ def write_features(
             convert=extractor,
             progress=partial(progress, content["family"]),
         )
-    content["vectors"] = digest_of(folder / _VECTORS)
+    content["vectors"] = digest_of(vectors)
     write_json(folder / _INDEX, content)
     return content, True
 
 
-def feature_folders(paths: Sequence[str | Path]) -> list[Path]:
-    """The folders of families at or directly below `paths`, in order of place; empty if there are
-    none."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        here = [path] if (path / _INDEX).is_file() else [p.parent for p in path.glob(f"*/{_INDEX}")]
-        found += sorted(here, key=lambda folder: (_index(folder)["place"], folder.name))
-    return found
+def _index(folder: Path) -> Features:
+    path = folder / _INDEX
+    return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
+
+
+def feature_folders(path: str | Path) -> dict[Path, Features]:
+    """The folders of families at or directly below `path`, in order of place, with their indices;
+    empty if there are none."""
+    path = Path(path)
+    here = [path] if (path / _INDEX).is_file() else [p.parent for p in path.glob(f"*/{_INDEX}")]
+    found = {folder: _index(folder) for folder in here}
+    return dict(sorted(found.items(), key=lambda one: (one[1]["place"], one[0].name)))
 
 
 def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]:
@@ -457,21 +455,22 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
     one name.
     """
+    families: dict[str, ImageFamily] = {}
+    makers: dict[str, Json] = {}
     for path in paths:
-        if not feature_folders([path]):
+        found = feature_folders(path)
+        if not found:
             raise ValueError(
                 f"{path}: expected a folder that `arml features` made, found none: run it first"
             )
-    families: dict[str, ImageFamily] = {}
-    makers: dict[str, Json] = {}
-    for folder in feature_folders(paths):
-        family, maker = _loaded(folder)
-        if family.name in families:
-            raise ValueError(
-                f"{folder}: expected one family {family.name!r}, got two: leave one out"
-            )
-        families[family.name] = family
-        makers[checksum(maker)] = maker
+        for folder, index in found.items():
+            family = _loaded(folder, index)
+            if family.name in families:
+                raise ValueError(
+                    f"{folder}: expected one family {family.name!r}, got two: leave one out"
+                )
+            families[family.name] = family
+            makers[checksum(index["extractor"])] = index["extractor"]
     if len(makers) > 1:
         raise ValueError(
             "expected features of one model with one set of options, got "
@@ -481,26 +480,16 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
     return [*families.values()], maker
 
 
-def _loaded(folder: Path) -> tuple[ImageFamily, Json]:
-    index, path = _index(folder), folder / _VECTORS
-    classes, counts, split = index["classes"], index["counts"], index["split"]
-    if not path.is_file() or digest_of(path) != index["vectors"]:
-        raise _altered(path)
-    vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    if len(vectors) != sum(counts) or len(classes) != len(counts):
-        raise _altered(folder / _INDEX)
-    made = checksum([index["vectors"], classes, counts, split])
-    family = ImageFamily(index["family"], tuple(classes), vectors, np.asarray(counts), made, split)
-    return family, index["extractor"]
-
-
-def _index(folder: Path) -> Features:
-    path = folder / _INDEX
-    return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
-
-
-def _altered(path: Path) -> ValueError:
-    return ValueError(
-        f"{path}: it was altered or cut short: remove the folder {path.parent}, and run `arml "
-        "features` again"
+def _loaded(folder: Path, index: Features) -> ImageFamily:
+    path, classes, counts = folder / _VECTORS, index["classes"], index["counts"]
+    if path.is_file() and digest_of(path) == index["vectors"] and len(classes) == len(counts):
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        if len(vectors) == sum(counts):
+            made = checksum([index["vectors"], classes, counts, index["split"]])
+            numbers = np.asarray(counts)
+            return ImageFamily(
+                index["family"], tuple(classes), vectors, numbers, made, index["split"]
+            )
+    raise ValueError(
+        f"{folder}: it was altered or cut short: remove it, and run `arml features` again"
     )

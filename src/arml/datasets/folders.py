@@ -45,6 +45,12 @@ LAYOUT = "expected one folder for each class with the images directly inside it"
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the work, such as a family, how much is done, and how much there is."""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """The progress of which nobody is told."""
+
+
 Parts = dict[str, list[str]]
 """The classes of each of `PARTS`."""
 
@@ -64,6 +70,11 @@ class _Source:
     def pictures(self) -> list[Member]:
         """All pictures, in order of class."""
         return [member for members in self.classes.values() for member in members]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many pictures each class has."""
+        return {name: len(members) for name, members in self.classes.items()}
 
     @property
     def labels(self) -> list[str]:
@@ -100,6 +111,11 @@ class ImageFamily:
     counts: Int[np.ndarray, " classes"]
     digest: str
     split: Parts | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The images of each class."""
+        return dict(zip(self.classes, self.counts.tolist(), strict=True))
 
     @property
     def first(self) -> Int[np.ndarray, " classes"]:
@@ -270,27 +286,24 @@ def load_families(
 
     - `sources`: as `open_source` reads them.
     - `size`: images become `size x size` pixels (stretched when they are not square).
-    - `check`: called with the name, the images of each class and the stated split of each source;
-      it may raise an error.
-    - `progress`: called with `(family, done, total)` while images are decoded.
+    - `check`: called with the name, the images of each class and the stated split of each source,
+      before any image is decoded; it may raise an error.
 
     **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
-    that has a file that is not an image; and for two sources of one name. All sources are listed
-    and checked before any image is decoded.
+    that has a file that is not an image; and for two sources of one name.
     """
-    found = [Path(source).expanduser().absolute() for source in sources]
-    paths = {family_name(path): path for path in found}
+    places = [Path(source).expanduser().absolute() for source in sources]
+    paths = {family_name(path): path for path in places}
     if len(paths) < len(sources):
         raise ValueError(
             "expected a different name for each family, got "
             f"{', '.join(map(str, sources))}; rename one"
         )
-    for name, path in paths.items():
-        with open_source(path) as source:
-            counts = {label: len(members) for label, members in source.classes.items()}
-            check(name, counts, source.split)
-    told = progress or (lambda what, done, total: None)
-    return [_load(name, path, size, told) for name, path in paths.items()]
+    with ExitStack() as opened:
+        found = {name: opened.enter_context(open_source(path)) for name, path in paths.items()}
+        for name, source in found.items():
+            check(name, source.counts, source.split)
+        return [_load(name, source, size, progress or quiet) for name, source in found.items()]
 
 
 def family_name(path: Path) -> str:
@@ -299,18 +312,16 @@ def family_name(path: Path) -> str:
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
 
-def _load(name: str, path: Path, size: int, progress: Progress) -> ImageFamily:
-    with open_source(path) as source:
-        pictures, digest = source.pictures, source.digest()
-        key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
-        place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
-        if _cached(place, shape) is None:
-            work = partial(progress, name)
-            write_pictures(place, pictures, shape, size=size, progress=work)
-        images = _cached(place, shape)
-        assert images is not None  # it was written just now
-    counts = np.asarray([len(members) for members in source.classes.values()])
-    return ImageFamily(name, tuple(source.classes), images, counts, digest, source.split)
+def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFamily:
+    pictures, digest, split = source.pictures, source.digest(), source.split
+    key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
+    place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
+    if _cached(place, shape) is None:
+        write_pictures(place, pictures, shape, size=size, progress=partial(progress, name))
+    images = _cached(place, shape)
+    assert images is not None  # it was written just now
+    counts = np.asarray([*source.counts.values()])
+    return ImageFamily(name, tuple(source.classes), images, counts, digest, split)
 
 
 def write_pictures(

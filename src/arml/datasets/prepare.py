@@ -1,10 +1,8 @@
 """A prepared data set on disk: an index, and one array of pictures for each family and part; and
 how it is made from a publisher's archives, in one pass over each archive.
 
-The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped and hold no pickle. The
-index `index.json` has the classes, the counts, the source of the pictures and a SHA-256 of each
-array. A store appears as a whole: it is made in another folder, which is then renamed. Errors are
-raised before the first picture is decoded, where that is possible. An interrupted call leaves the
+The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped. A store appears as a
+whole: it is made in another folder, which is then renamed. An interrupted call leaves the
 downloads, and no store.
 """
 
@@ -23,12 +21,7 @@ import numpy as np
 
 from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded, size_of
-from arml.datasets.folders import (
-    ImageFamily,
-    Progress,
-    default_folder,
-    npy_header,
-)
+from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header, quiet
 from arml.datasets.published import (
     PUBLISHED,
     Archive,
@@ -112,40 +105,30 @@ class Store:
     @property
     def bytes(self) -> int:
         """Bytes of all pictures."""
-        return sum(entry["bytes"] for _, _, entry in self.entries())
+        return sum(entry["bytes"] for _, _, entry, _ in self.entries())
 
-    def entries(self) -> Iterator[tuple[str, str, JsonView]]:
-        """Family, part and entry of each array."""
+    def entries(self) -> Iterator[tuple[str, str, JsonView, Path]]:
+        """Family, part, entry and file of each array."""
         for family, about in self.index["families"].items():
             for part, entry in about["parts"].items():
-                yield family, part, entry
-
-    def file(self, family: str, part: str) -> Path:
-        """The array of a part of a family."""
-        return self.folder / f"{family}.{part}.npy"
+                yield family, part, entry, self.folder / f"{family}.{part}.npy"
 
     def part(self, part: str) -> list[ImageFamily]:
         """The families of one part; their pixels are memory-mapped."""
-        return [
-            ImageFamily(
-                family,
-                tuple(entry["classes"]),
-                np.load(self.file(family, part), mmap_mode="r", allow_pickle=False),
-                np.asarray(entry["counts"]),
-                entry["sha256"],
-            )
-            for family, at, entry in self.entries()
-            if at == part
-        ]
+        found = []
+        for family, at, entry, file in self.entries():
+            if at == part:
+                images = np.load(file, mmap_mode="r", allow_pickle=False)
+                classes, counts = tuple(entry["classes"]), np.asarray(entry["counts"])
+                found.append(ImageFamily(family, classes, images, counts, entry["sha256"]))
+        return found
 
     def digests(self) -> dict[str, str]:
         """A SHA-256 of each family's pictures, classes and split."""
+        keys = ("sha256", "classes", "counts")
         return {
             family: checksum(
-                [
-                    [part, entry["sha256"], entry["classes"], entry["counts"]]
-                    for part, entry in about["parts"].items()
-                ]
+                [[part, *map(entry.get, keys)] for part, entry in about["parts"].items()]
             )
             for family, about in self.index["families"].items()
         }
@@ -171,8 +154,8 @@ def open_store(folder: Path) -> Store:
     index = read_json(path)
     read_as(Index, index, str(path), f"remove the folder {folder.name}, and prepare it again")
     store = Store(folder, index)
-    for family, part, entry in store.entries():
-        file, shape = store.file(family, part), (sum(entry["counts"]), store.size, store.size, 3)
+    for _, _, entry, file in store.entries():
+        shape = (sum(entry["counts"]), store.size, store.size, 3)
         try:
             images = np.load(file, mmap_mode="r", allow_pickle=False)
         except Exception:  # NumPy parses the header, which may be anything
@@ -188,15 +171,14 @@ def _altered(path: Path, problem: str) -> ValueError:
     )
 
 
-def verify(store: Store, progress: Progress = lambda what, done, total: None) -> None:
+def verify(store: Store, progress: Progress = quiet) -> None:
     """Read all arrays and compare their checksums.
 
     **Raises** `ValueError` in one line that names the first array that has changed.
     """
     done = 0
-    for family, part, entry in store.entries():
+    for _, _, entry, file in store.entries():
         progress("checking", done, store.bytes)
-        file = store.file(family, part)
         got = digest_of(file)
         if got != entry["sha256"]:
             raise _altered(file, f"expected SHA-256 {entry['sha256'][:12]}..., got {got[:12]}...")
@@ -207,14 +189,13 @@ def verify(store: Store, progress: Progress = lambda what, done, total: None) ->
 
 
 class _Job(NamedTuple):
-    """The work on one family."""
+    """The work on one family: its sources, the classes of each part, and its entry in the index
+    without the arrays."""
 
     family: str
     sources: list[Path]
     parts: dict[str, Classes]
-    """The classes of each part."""
     about: Json
-    """Its entry in the index, without the arrays."""
 
 
 def prepare(
@@ -224,7 +205,7 @@ def prepare(
     folder: Path | None = None,
     size: int | None = None,
     unverified: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = quiet,
 ) -> Path:
     """Make the store of a data set, or check every byte of it if it is there already; returns its
     folder.
@@ -319,10 +300,7 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
 
 
 def _job(
-    name: str,
-    sources: Sequence[Path | Archive],
-    unverified: bool,
-    progress: Progress,
+    name: str, sources: Sequence[Path | Archive], unverified: bool, progress: Progress
 ) -> _Job:
     """The work to do, as far as it is known without decoding."""
     family = PUBLISHED[name]
@@ -372,14 +350,12 @@ def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
 def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     """The checksum of a file that is one of the published archives; None if there is no checksum
     to compare with. **Raises** `ValueError` for another file."""
-    known = {archive.md5: archive for archive in family.archives if archive.md5}
+    known = [archive for archive in family.archives if archive.md5]
     if not known or path.is_dir() or path.suffix == ".csv":
         return None
-    archive = next(iter(known.values()))
     progress(f"checking {path.name}", 0, 0)
-    # Publishers state the MD5. It is no defence against an attacker.
-    got = digest_of(path, "md5")
-    if got not in known:
+    got, archive = digest_of(path, "md5"), known[0]
+    if got not in (one.md5 for one in known):
         raise ValueError(
             f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}; "
             f"{archive.instructions}, or give --unverified to take this one as it is"
@@ -387,7 +363,7 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     return got
 
 
-def download(archive: Archive, progress: Progress = lambda what, done, total: None) -> Path:
+def download(archive: Archive, progress: Progress = quiet) -> Path:
     """Download an archive to `$ARML_CACHE/downloads`, unless it is there already.
 
     **Raises** `ValueError` if the download fails, or the checksum is wrong.
@@ -431,12 +407,13 @@ def _write(folder: Path, job: _Job, size: int, progress: Progress) -> None:
         pictures = [picture for some in classes.values() for picture in some]
         places |= {picture.name: (part, at, picture) for at, picture in enumerate(pictures)}
     with ExitStack() as stack:
-        files, starts, done = {}, {}, 0
+        files, starts = {}, {}
         for part, classes in job.parts.items():
             # Plain writes, not a memory map: on a full disk a map kills the process.
-            file = stack.enter_context((folder / f"{job.family}.{part}.npy").open("wb"))
+            files[part] = stack.enter_context((folder / f"{job.family}.{part}.npy").open("wb"))
             shape = (sum(map(len, classes.values())), size, size, 3)
-            files[part], starts[part] = file, file.write(npy_header("|u1", shape))
+            starts[part] = files[part].write(npy_header("|u1", shape))
+        done = 0
         members, ahead = tee(_members(job, places))
         for member, pixels in zip(members, decoded(ahead, size=size), strict=True):
             part, at, _ = places[member.name]

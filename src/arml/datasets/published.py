@@ -1,11 +1,9 @@
 """Published data sets: where their archives are, what these contain, and how classes are split.
 
 `arml/data/benchmarks.toml` has the archives, authors and terms of each family. Data that may not be
-passed on are never downloaded: the user must accept their terms at the publisher. A layout is a
-function that lists the pictures of each class from the publisher's own tables.
-
-The splits are in `arml/data/splits/`: each file has the classes of each part, or the rule that
-draws them if they depend on how many pictures a class has, and says how it was made.
+passed on are never downloaded: the user must accept their terms at the publisher. The splits are in
+`arml/data/splits/`: the classes of each part, or the rule that draws them if they depend on how
+many pictures a class has.
 """
 
 import json
@@ -14,6 +12,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -242,11 +241,6 @@ def cub(files: Files) -> Listed:
     )
 
 
-def dtd(files: Files) -> Listed:
-    """Describable Textures: `images/<class>/<image>.jpg`."""
-    return _by_folder(files, "images")
-
-
 def aircraft(files: Files) -> Listed:
     """FGVC-Aircraft 2013b: `images/<number>.jpg`; the tables have an image's number with its
     variant, which may have blanks and slashes, and its box as left, top, right and bottom.
@@ -325,6 +319,10 @@ def imagenet(files: Files) -> Listed:
                 yield wnid, every[place - 1], None
 
 
+CHARACTERS = 1623
+"""Of all alphabets of Omniglot."""
+
+
 def omniglot(files: Files) -> Listed:
     """Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/`.
     A class is a character (`Greek/character01`).
@@ -335,11 +333,14 @@ def omniglot(files: Files) -> Listed:
     yield from _by_folder(files, "images_background", depth=2)
     yield from _by_folder(files, "images_evaluation", depth=2)
     if not any("images_" in name for name in files.pictures):
-        first = published("omniglot").first
+        first = {number: alphabet for alphabet, number in published("omniglot").first.items()}
         for name in sorted(files.pictures):
-            number = int(name.rpartition("/")[2].partition("_")[0])
-            alphabet = max((a for a in first if first[a] <= number), key=first.__getitem__)
-            yield f"{alphabet}/character{number - first[alphabet] + 1:02}", name, None
+            file = name.rpartition("/")[2]
+            number = int(digits[0]) if (digits := re.match(r"\d+(?=_)", file)) else 0
+            if not 1 <= number <= CHARACTERS:
+                raise ValueError(f"{file!a} does not begin with a number of 1 to {CHARACTERS}")
+            at = max(at for at in first if at <= number)
+            yield f"{first[at]}/character{number - at + 1:02}", name, None
 
 
 def folders(files: Files) -> Listed:
@@ -348,14 +349,10 @@ def folders(files: Files) -> Listed:
     return ((label, name, None) for (label, _), name in sorted(pictures))
 
 
-def cifar_fs(files: Files) -> Listed:
-    """CIFAR-FS: `cifar100/data/<class>/<image>.png`."""
-    return _by_folder(files, "data")
-
-
 LAYOUTS: dict[str, Callable[[Files], Listed]] = {
-    layout.__name__: layout
-    for layout in (cub, dtd, aircraft, fungi, imagenet, omniglot, cifar_fs, folders)
+    "dtd": partial(_by_folder, top="images"),  # dtd/images/<class>/<image>.jpg
+    "cifar_fs": partial(_by_folder, top="data"),  # cifar100/data/<class>/<image>.png
+    **{one.__name__: one for one in (cub, aircraft, fungi, imagenet, omniglot, folders)},
 }
 
 
@@ -438,8 +435,12 @@ def select(split: Published, classes: Classes, where: object) -> dict[str, Class
             )
         names = [name for one in sorted(named[part]) for name in alphabets[one]]
         chosen[part] = {name: _kept(split, classes[name]) for name in names}
-    counts = {name: len(some) for part in chosen.values() for name, some in part.items()}
-    few = [f"{n} of {name!a}" for name, n in counts.items() if n < (split.keep or 1)]
+    few = [
+        f"{len(pictures)} of {name!a}"
+        for part in chosen.values()
+        for name, pictures in part.items()
+        if len(pictures) < (split.keep or 1)
+    ]
     if few:
         more = f" and of {len(few) - 5} more classes" if len(few) > 5 else ""
         raise ValueError(

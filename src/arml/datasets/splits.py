@@ -105,13 +105,14 @@ def check_split(
     for family in families:
         parts = split.get(family.name, {})
         named = [name for part in PARTS for name in parts.get(part, ())]
-        lacking, twice = set(named) - set(family.classes), len(set(named)) < len(named)
-        if set(parts) != set(PARTS) or twice or lacking:
-            problem = (
-                f"it has no parts {', '.join(PARTS)}" if set(parts) != set(PARTS) else
-                "it has a class twice" if twice else
-                f"it names {len(lacking)} classes that the data lacks ({min(lacking)}, ...)"
-            )  # fmt: skip
+        problem = ""
+        if set(parts) != set(PARTS):
+            problem = f"it has no parts {', '.join(PARTS)}"
+        elif len(set(named)) < len(named):
+            problem = "it has a class twice"
+        elif lacking := set(named) - set(family.classes):
+            problem = f"it names {len(lacking)} classes that the data lacks ({min(lacking)}, ...)"
+        if problem:
             raise ValueError(
                 f"the split does not fit the family {family.name!r}: {problem}; restore the data, "
                 "or write a new split"

@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
 from PIL import Image
 
 from arml.datasets.decode import FILTERS
@@ -33,12 +32,14 @@ def load_starter(
     """
     families: list[ImageFamily] = []
     for name, about in read_index(folder)["families"].items():
-        pictures = _pictures(folder, about)
-        classes, split = tuple(about["samples"]), about["split"]
+        classes, each, split = tuple(about["samples"]), about["each"], about["split"]
+        sheet = np.asarray(Image.open(folder / about["file"]).convert("L"))
+        tiles = sheet.reshape(len(classes), SIZE, each, SIZE).swapaxes(1, 2)
+        pictures = np.repeat(tiles.reshape(-1, SIZE, SIZE, 1), 3, axis=-1)
         for through in ("", *FILTERS) if art else ("",):
             images = np.stack([*map(FILTERS[through], pictures)]) if through else pictures
             images.flags.writeable = False
-            counts = np.full(len(classes), about["each"])
+            counts = np.full(len(classes), each)
             # The digest of the pictures, classes and split, but not of the texts about them.
             digest = checksum([about["sha256"], classes, [split[p] for p in PARTS], through])
             shown = f"{name}-{through}" if through else name
@@ -49,10 +50,3 @@ def load_starter(
 def read_index(folder: Path = FOLDER) -> Json:
     """The content of `index.json`."""
     return read_json(folder / "index.json")
-
-
-def _pictures(folder: Path, about: Json) -> UInt8[np.ndarray, "n size size 3"]:
-    rows, each = len(about["samples"]), about["each"]
-    sheet = np.asarray(Image.open(folder / about["file"]).convert("L"))
-    grey = sheet.reshape(rows, SIZE, each, SIZE).swapaxes(1, 2).reshape(-1, SIZE, SIZE)
-    return np.repeat(grey[..., None], 3, axis=-1)

@@ -80,7 +80,7 @@ def choose(
     **Raises** `ValueError` in one line if no tasks can be drawn from the data.
     """
     fixed = dict(fixed or {})
-    vectors = [bool(feature_folders([path])) for path in data]
+    vectors = [bool(feature_folders(path)) for path in data]
     if any(vectors) and not all(vectors):
         pictures = data[vectors.index(False)]
         raise ValueError(
@@ -89,10 +89,7 @@ def choose(
         )
     tasks: FoldersOptions | VectorsOptions
     if any(vectors):
-        families = [
-            _Family(f.name, dict(zip(f.classes, map(int, f.counts), strict=True)))
-            for f in load_features(data)[0]
-        ]
+        families = [_Family(f.name, f.sizes) for f in load_features(data)[0]]
         made, what = recipe("features/protonet"), "vectors"
         tasks = VectorsOptions(data=tuple(data), **_shape(families, fixed))
         advice: list[str] = []
@@ -137,8 +134,7 @@ def _survey(path: Path) -> _Family:
         members = source.pictures
         picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
         sides = [min(size_of(m.read(), where=m.where)) for m in picked]
-        counts = {name: len(images) for name, images in source.classes.items()}
-    return _Family(family_name(path), counts, sides, source.split, len(source.left_out))
+    return _Family(family_name(path), source.counts, sides, source.split, len(source.left_out))
 
 
 def _smallest(families: Sequence[_Family]) -> tuple[int, str, str]:

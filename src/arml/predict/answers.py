@@ -39,29 +39,40 @@ def sort_into(
     """Copy pictures into a folder for each label, those with a probability below `above` into
     `UNSURE`; `read` gives the content of each. Returns how many each folder got.
 
+    A folder or file whose name is taken gets a number.
+
     **Raises** `RunError` if the folder is not empty or cannot be written.
     """
     check_new(folder)
     counts: dict[str, int] = {}
-    taken: set[Path] = set()
+    taken = {folder, folder / UNSURE}
+    folders = {"": folder / UNSURE}
+    for label in sorted({answer.label for answer in answers} - {""}):
+        name = label.replace("/", "_").replace("\\", "_").lstrip(".")
+        folders[label] = _free(folder / (name or "_"), taken)
     for place, answer in enumerate(answers):
         if answer.problem:
             continue
-        label = answer.label if answer.probability >= above else UNSURE
-        own = folder / label.replace("/", "_").replace("\\", "_").lstrip(".")
-        file = own / answer.name.replace("\\", "/").rpartition("/")[2]
-        number = 2
-        while file in taken:
-            file = own / f"{Path(file.name).stem}-{number}{file.suffix}"
-            number += 1
-        taken.add(file)
+        label = answer.label if answer.probability >= above else ""
+        own = folders[label]
+        file = _free(own / answer.name.replace("\\", "/").rpartition("/")[2], taken)
         try:
             own.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{own} cannot be made: {error.strerror}") from error
         write_bytes(file, read(place))
-        counts[own.name] = counts.get(own.name, 0) + 1
+        shown = own.name if label in ("", own.name) else f"{own.name} (the class {label!r})"
+        counts[shown] = counts.get(shown, 0) + 1
     return counts
+
+
+def _free(path: Path, taken: set[Path]) -> Path:
+    """The path, with a number if it is taken already; it is taken then."""
+    found, number = path, 2
+    while found in taken:
+        found, number = path.with_name(f"{path.stem}-{number}{path.suffix}"), number + 1
+    taken.add(found)
+    return found
 
 
 def write_answers(

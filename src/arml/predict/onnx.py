@@ -15,6 +15,7 @@ small shape as long as only operators read it that broadcast on their own.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -28,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from arml.core.episodes import Problem
 from arml.datasets.decode import Crop
-from arml.datasets.features import Extractor, pooled
+from arml.datasets.features import Extractor
 from arml.results.files import JsonView, write_bytes
 from arml.results.machine import extra
 
@@ -448,26 +449,16 @@ def _vectors(graph: Graph, pictures: Value, extractor: Extractor) -> Value:
     **Raises** `ValueError` for a model that cannot be copied: one of a fixed number of pictures, or
     of operators that cannot be brought to our version.
     """
-    mean, std, first = extractor.mean, extractor.std, extractor.channels_first
 
     def prepared(x: Array) -> Array:
-        x = resized(x, extractor.size, extractor.crop)
-        if mean is not None:
-            x = (x / 255 - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
-        return jnp.transpose(x, (0, 3, 1, 2) if first else (0, 1, 2, 3)).astype(extractor.kind)
-
-    def vectors(y: Array) -> Array:
-        y = pooled(y.astype(jnp.float32), extractor.pool, first, jnp)
-        if not extractor.about["unit"]:
-            return y
-        length = jnp.sqrt(jnp.sum(y * y, axis=1, keepdims=True) / y.shape[1])
-        return y / jnp.maximum(length, 1e-12)
+        return extractor.prepared(resized(x, extractor.size, extractor.crop), jnp)
 
     model, (x,) = _copied(graph.onnx, extractor), convert(graph, prepared, pictures)
     others = {PREFIX + name: array for name, array in extractor.texts.items()}
     y = graph.inline(model, x, PREFIX + extractor.input, PREFIX + extractor.output, others)
     shape = (QUERIES, *extractor.shape[1:])
-    return convert(graph, vectors, Value(shape, extractor.type, shape, name=y))[0]
+    output = Value(shape, extractor.type, shape, name=y)
+    return convert(graph, partial(extractor.pooled, xp=jnp), output)[0]
 
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:

@@ -14,6 +14,7 @@ plane y = 1; `flat=False` draws their second input like any other.
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -169,15 +170,7 @@ class Functions(TaskDistribution):
         return FLOORS.get((self.low, self.high)) if self.identity() == usual.identity() else None
 
 
-def functions_2d(
-    *,
-    shots: int = 10,
-    queries: int = 10,
-    low: float = 0.0,
-    high: float = 5.0,
-    noise: float = 0.3,
-    flat: bool = True,
-) -> Functions:
+def functions_2d(*, shots: int = 10, queries: int = 10, **more: Any) -> Functions:
     """The paper's 2-D regression tasks; `low=-5.0` gives the range of the authors' code. Arguments
     and errors: see `Functions`."""
-    return Functions(Problem("regression", (2,), 1, shots, queries), low, high, noise, flat)
+    return Functions(Problem("regression", (2,), 1, shots, queries), **more)

@@ -12,7 +12,6 @@ import mmap
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -132,44 +131,28 @@ class ImageEpisodes(Episodes):
         return {**protocol_of(self.problem), **size, **dict.fromkeys(self.copies, True)}
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        drawn, features = _draw(self.table, self.problem, key=key), self.problem.features
-        ways, each = drawn.images.shape
+        table, problem = self.table, self.problem
+        ways, shots, each = problem.outputs, problem.shots, problem.shots + problem.queries
+        family_key, class_key, image_key = jax.random.split(key, 3)
+        family = jax.random.randint(family_key, (), 0, len(table.classes))
+        classes = table.first_class[family] + distinct(table.classes[family], ways, key=class_key)
+        places = jax.vmap(lambda count, key: distinct(count, each, key=key))(
+            table.count[classes], jax.random.split(image_key, ways)
+        )
+        index = table.first[classes][:, None] + places
         if self.disk is not None:
-            shape = jax.ShapeDtypeStruct((ways, each, *features), jnp.uint8)
+            shape = jax.ShapeDtypeStruct((ways, each, *problem.features), jnp.uint8)
             # One call of the host for a whole batch of tasks.
-            images = jax.pure_callback(
-                self.disk.gather, shape, drawn.images, vmap_method="broadcast_all"
-            )
+            gather = self.disk.gather
+            images = jax.pure_callback(gather, shape, index, vmap_method="broadcast_all")
         else:
             assert self.pixels is not None
-            images = self.pixels.at[drawn.images].get(mode="promise_in_bounds")
-        shots = self.problem.shots
+            images = self.pixels.at[index].get(mode="promise_in_bounds")
         support, query = (
-            examples(part.reshape(-1, *features), ways)
+            examples(part.reshape(-1, *problem.features), ways)
             for part in (images[:, :shots], images[:, shots:])
         )
-        return Task(support, query, drawn.family, drawn.classes)
-
-
-class Drawn(NamedTuple):
-    """The images of a task, as indices into the list of all."""
-
-    family: Int[Array, ""]
-    classes: Int[Array, " ways"]
-    images: Int[Array, "ways each"]
-    """The support images of each class, then its queries."""
-
-
-def _draw(table: ClassTable, problem: Problem, *, key: PRNGKeyArray) -> Drawn:
-    """Draw ONE task of the classes and images of a table."""
-    ways, each = problem.outputs, problem.shots + problem.queries
-    family_key, class_key, image_key = jax.random.split(key, 3)
-    family = jax.random.randint(family_key, (), 0, len(table.classes))
-    chosen = table.first_class[family] + distinct(table.classes[family], ways, key=class_key)
-    places = jax.vmap(lambda count, key: distinct(count, each, key=key))(
-        table.count[chosen], jax.random.split(image_key, ways)
-    )
-    return Drawn(family, chosen, table.first[chosen][:, None] + places)
+        return Task(support, query, family, classes)
 
 
 def examples(

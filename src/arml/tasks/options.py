@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.core.checks import at_least
+from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution, Tasks
 from arml.core.identity import module_name
 from arml.core.own_tasks import as_tasks, own_of
@@ -186,7 +186,6 @@ class FunctionsOptions:
         return float(jnp.abs(surfaces(families, jnp.asarray(PRIOR_HIGH))).max()) + 5 * self.noise
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
         functions_2d(**dataclasses.asdict(self))
 
 
@@ -195,8 +194,10 @@ NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed", "only")
 
 
 @dataclass(frozen=True)
-class EpisodeOptions:
+class EpisodeOptions(Options):
     """The shape of a classification task."""
+
+    LEAST: ClassVar = {"ways": 2, "shots": 1, "queries": 1}
 
     shots: int = 1
     """Support examples of each class."""
@@ -214,15 +215,7 @@ class EpisodeOptions:
         return (part == "train" and self.train_ways) or self.ways
 
     def episodes(
-        self,
-        families: Sequence[ImageFamily],
-        split: Split,
-        part: str,
-        *,
-        stated: str,
-        size: int | None = None,
-        disk: bool = False,
-        copies: tuple[str, ...] = (),
+        self, families: Sequence[ImageFamily], split: Split, part: str, **how: Any
     ) -> TaskDistribution:
         """The tasks over one part of the families' classes; see `image_episodes`.
 
@@ -230,12 +223,9 @@ class EpisodeOptions:
         """
         classes = {family.name: split[family.name][part] for family in families}
         for family in families:
-            self._check_part(family.name, part, _counts(family), classes[family.name])
-        ways, shots, queries = self.ways_of(part), self.shots, self.queries
-        tasks = image_episodes(
-            families, classes, ways=ways, shots=shots, queries=queries, stated=stated, size=size,
-            disk=disk, copies=copies,
-        )  # fmt: skip
+            self._check_part(family.name, part, family.sizes, classes[family.name])
+        shape: Json = {"ways": self.ways_of(part), "shots": self.shots, "queries": self.queries}
+        tasks = image_episodes(families, classes, **shape, **how)
         return self.varied(tasks) if part == "train" else tasks
 
     def varied(self, train: TaskDistribution) -> TaskDistribution:
@@ -271,9 +261,7 @@ class EpisodeOptions:
                 )
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid, before any data is read."""
-        at_least(self, ("ways",), 2)
-        at_least(self, ("shots", "queries"), 1)
+        super().check()
         if self.train_ways and self.train_ways < self.ways:
             raise ValueError(
                 f"train_ways must be 0 or at least the {self.ways} ways, got {self.train_ways}"
@@ -307,12 +295,7 @@ class DataOptions:
 
     def absolute(self) -> "DataOptions":
         """The same options with absolute paths, so that a run can be used from any folder."""
-        return dataclasses.replace(self, data=tuple(map(absolute_path, self.data)))
-
-
-def absolute_path(path: str) -> str:
-    """The absolute path of one that may begin with ~."""
-    return os.path.abspath(os.path.expanduser(path))
+        return replace(self, data=tuple(os.path.abspath(os.path.expanduser(d)) for d in self.data))
 
 
 @dataclass(frozen=True)
@@ -333,16 +316,11 @@ class FoldersOptions(EpisodeOptions, DataOptions):
         """Load the data and split its classes as the file `split` says; it is written if there is
         none."""
         self.check()
-        families = load_families(
-            self.data,
-            size=self.size,
-            check=self.check_family,
-            progress=progress,
-        )
+        check = self.check_family
+        families = load_families(self.data, size=self.size, check=check, progress=progress)
         return divided(self, families, split, seed=self.split_seed)
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.data:
             raise ValueError(
                 "expected a folder or zip of images with one folder for each class, got none: "
@@ -384,14 +362,12 @@ class StoreOptions(EpisodeOptions):
             families = [family for family in store.part(part) if family.name in only]
             split = {family.name: {part: [*family.classes]} for family in families}
             stated = self.stated({name: digests[name] for name in digests if name in only})
-            return self.episodes(
-                families, split, part, stated=stated, disk=disk, copies=store.copies
-            )
+            how = {"stated": stated, "disk": disk, "copies": store.copies}
+            return self.episodes(families, split, part, **how)
 
         return Splits(tasks("train"), tasks("validation"), tasks("test"), digests)
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.store:
             raise ValueError(
                 "expected a prepared data set, got none: give --store NAME, see `arml data list`"
@@ -447,7 +423,6 @@ class VectorsOptions(EpisodeOptions, DataOptions):
         return splits._replace(inputs=maker)
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid, before any data is read."""
         if not self.data:
             raise ValueError(
                 "expected at least one folder of features, got none: make one with `arml features` "
@@ -473,7 +448,7 @@ def divided(
     own = [family for family in families if family.split is None]
     if own and not file.exists():
         for family in families:  # so that invalid options leave no split behind for the next run
-            options.check_family(family.name, _counts(family), family.split)
+            options.check_family(family.name, family.sizes, family.split)
         write_split(file, own, seed=seed, least=options.ways)
     split = {family.name: family.split for family in families if family.split is not None}
     split |= read_split(file, seed=seed) if own else {}
@@ -484,11 +459,6 @@ def divided(
         options.episodes(families, split, part, stated=stated, size=size) for part in PARTS
     )
     return Splits(train, validation, test, sources)
-
-
-def _counts(family: ImageFamily) -> dict[str, int]:
-    """The images of each class."""
-    return dict(zip(family.classes, family.counts.tolist(), strict=True))
 
 
 # --- tasks of a class that a user defined in a script
@@ -530,8 +500,7 @@ class OwnOptions:
             )
         fields = getattr(kind, "__dataclass_fields__", None)
         names = getattr(tasks, "__dict__", {}) if fields is None else fields
-        held = {name: getattr(tasks, name) for name in names}
-        state = {name: _encoded(value, f"{kind.__name__}.{name}") for name, value in held.items()}
+        state = {n: _encoded(getattr(tasks, n), f"{kind.__name__}.{n}") for n in names}
         source = source_of(kind)
         # A notebook has neither file nor version.
         held_by = source if source is not None and source.version else ("", "")
@@ -563,9 +532,9 @@ class OwnOptions:
 
     def _class(self) -> Any:
         load_plugins()
-        found: Any = next(
-            (m for name, m in list(sys.modules.items()) if module_name(name) == self.module), None
-        )
+        # The first one: a script that is run has the same name as when it is imported.
+        named = (m for name, m in list(sys.modules.items()) if module_name(name) == self.module)
+        found: Any = next(named, None)
         # No other module is imported: the configuration may be a stranger's.
         if found is None and self.module.startswith("arml."):
             with contextlib.suppress(ImportError):
