@@ -62,7 +62,7 @@ def test_beyond_few_rows_a_mean_of_models_predicts(tmp_path):
     assert math.isclose(sum(found.weights.values()), 1)
     assert "random forest" in found.model
     checked = found.reliability()
-    assert {*checked.others} == {"the learner", "logistic regression", *TREES}
+    assert {*checked.others} == {"learner", "logistic regression", *TREES}
     assert "predicted by " + found.model in str(checked)
     truth = {
         name: np.mean(
@@ -92,7 +92,9 @@ def test_a_fold_chooses_its_weights_without_its_own_rows():
     given = predictor.learner, predictor.schema, predictor.values, labels, predictor.classes
     other = TablePredictor(*given)
     vars(other)["_parts"] = predictor._parts
-    np.testing.assert_array_equal(predictor._left(train)[test], other._left(train)[test])
+    np.testing.assert_array_equal(
+        predictor.choice.mean(train)[test], other.choice.mean(train)[test]
+    )
     assert other.weights != predictor.weights
 
 
