@@ -274,7 +274,7 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert main([*words, "--query", str(query), "--without", "batch", "--no-reliability"]) == 0
     answers, said = capsys.readouterr()
     said = " ".join(said.split())
-    assert "not used: Nr (numbers the rows by its name; --keep or keep= uses it)" in said
+    assert "not used: Nr (is a row number, judging by its name; --keep or keep= uses it)" in said
     assert "not used: key (texts that differ in nearly every row; --keep or" in said
     header, first, second = (line.split(",") for line in answers.splitlines())
     assert header == ["row", "Nr", "key", "batch", "label", "probability"]
@@ -326,7 +326,8 @@ def test_frames_through_adapt_and_an_estimator():
     )
     y = pd.Series(["oak", "elm"] * 8, dtype="string")
     with pytest.warns(
-        UserWarning, match="column 'Id' is not used: numbers the rows by its name; --keep or keep="
+        UserWarning,
+        match="column 'Id' is not used: is a row number, judging by its name; --keep or keep=",
     ):
         found = arml.load("tables").adapt(frame, y)
     with pytest.warns(UserWarning, match="column 'Id'"):
