@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock, patch
+from unittest.mock import MagicMock
 
 import cv2
 import jax
@@ -172,11 +172,13 @@ FEW = {
 
 
 @pytest.mark.slow
-def test_the_guide_of_research_runs(tmp_path):
+def test_the_guide_of_research_runs(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "own.py", tmp_path / "docs")
     loggers = {name: MagicMock() for name in LOGGERS}
-    with inside(tmp_path), patch.dict(sys.modules, loggers):
+    for name, logger in loggers.items():
+        monkeypatch.setitem(sys.modules, name, logger)
+    with inside(tmp_path):
         carried_out(ROOT / "docs" / "research.md", FEW)
     for log in (
         loggers["tensorboardX"].SummaryWriter.return_value.add_scalar,
