@@ -52,11 +52,11 @@ from sklearn.svm import SVC, SVR
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
+from arml.predict.choice import mean_of
 from arml.predict.folds import folds
-from arml.predict.models import mean_of
 from arml.predict.tables import widening
 from arml.results.files import write_json
-from arml.tables.columns import reader, schema_of, width_of
+from arml.tables.columns import encoder, schema_of, width_of
 from arml.tables.kinds import missing
 
 PLACE = Path(__file__).with_name("table_origins.json")
@@ -157,8 +157,8 @@ def tasks(origin: str, sizes: tuple[int, ...], seeds: int, regression: bool) -> 
                 schema = schema_of(part[0], labels[0])
             except ValueError:
                 continue
-            read = [schema.read(some) for some in part]
-            x, query = map(reader(schema, read[0], labels[0]), read)
+            values = [schema.parse(some) for some in part]
+            x, query = map(encoder(schema, values[0], labels[0]), values)
             filled = (0, 0), (0, width_of(x.shape[1]) - x.shape[1]), (0, 0)
             yield size, seed, np.pad(x, filled), labels[0], np.pad(query, filled), labels[1]
 

@@ -75,6 +75,9 @@ def test_a_batch_has_the_answers_of_single_pictures_and_errors_of_broken_ones(ph
     both = [{"bytes": None, "path": str(file)} for file in files[:4]]
     both += [{"bytes": one, "path": None} for one in contents[4:]]
     right(predict({"image": both}), chances)
+    own = predict({"path": paths[:1], "label": ["mine"]})
+    assert [*own][:3] == ["path", "label", "arml_label"]
+    assert [*own["label"], *own["arml_label"]] == ["mine", "dark"]
     nothing = predict({"path": paths[4:5]})
     assert nothing["label"].tolist() == [""]
 

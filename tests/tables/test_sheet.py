@@ -4,73 +4,85 @@ import importlib.util
 
 import pytest
 
-from arml.tables.sheet import cells_of, read_cells, read_numbers
+from arml.tables.sheet import read_numbers, read_sheet, sheet_of
+
+
+def cells(text):
+    return sheet_of(text, "t").cells
 
 
 def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
-    semicolons, _ = cells_of("size;kind\n1,250;a\n-3,5e2;b,c\n1,250 €;4\n", "t")
+    semicolons = cells("size;kind\n1,250;a\n-3,5e2;b,c\n1,250 €;4\n")
     assert semicolons == {"size": ["1.250", "-3.5e2", "1.250 €"], "kind": ["a", "b,c", "4"]}
-    tabs, _ = cells_of("size\tcost\n1,5\t12\n1,250\t999\n", "t")
-    assert tabs == {"size": ["1.5", "1.250"], "cost": ["12", "999"]}
-    tabs, _ = cells_of("cost\tx\n1,250\t12\n999\t3.5\n", "t")
-    assert tabs["cost"] == ["1,250", "999"], "in a file without decimal commas they are thousands"
+    assert cells("size\tcost\n1,5\t12\n1,250\t999\n")["size"] == ["1.5", "1.250"]
+    # In a file without decimal commas they separate thousands.
+    assert cells("cost\tx\n1,250\t12\n999\t3.5\n")["cost"] == ["1,250", "999"]
+    assert cells("size;share\n1.087;0.5\n") == {"size": ["1.087"], "share": ["0.5"]}
+    assert cells("size;share\n1.087;0,5\n1.1;0,1\n")["size"] == ["1.087", "1.1"]
     with pytest.raises(ValueError, match=r"the comma of '1,250' in column 'cost' may separate"):
-        cells_of("size\tcost\n1,5\t1,250\n1,250\t999\n", "t")
-
-
-def test_a_point_that_may_separate_thousands_is_refused_beside_decimal_commas():
+        cells("size\tcost\n1,5\t1,250\n1,250\t999\n")
     for text in ("cost;share\n1.087;0,5\n867;0,1\n", "cost;x\n0,5;1\n1.050;1\n"):
         with pytest.raises(ValueError, match=r"point of '1\.0(87|50)' in column 'cost' may"):
-            cells_of(text, "t")
-    kept, _ = cells_of("size;when;share\n1.087;31.05.2024;0,5\n1.1;01.06.2024;0,1\n", "t")
-    assert kept["size"] == ["1.087", "1.1"]
-    assert cells_of("size;share\n1.087;0.5\n", "t")[0] == {"size": ["1.087"], "share": ["0.5"]}
+            cells(text)
 
 
 def test_columns_without_a_name():
     """Spreadsheets add empty columns; data frames add one that numbers the rows, which a learner
     must not read."""
-    assert cells_of("a,b,,\n1,x,,\n2,y, ,\n", "t")[0] == {"a": ["1", "2"], "b": ["x", "y"]}
+    assert cells("a,b,,\n1,x,,\n2,y, ,\n") == {"a": ["1", "2"], "b": ["x", "y"]}
     with pytest.raises(ValueError, match="column 1 has no name, and '0' in its first row: name it"):
-        cells_of(",a\n0,x\n1,y\n", "t")
+        cells(",a\n0,x\n1,y\n")
     with pytest.raises(ValueError, match="two columns are named 'a'"):
-        cells_of("a,b,a\n1,2,3\n", "t")
+        cells("a,b,a\n1,2,3\n")
 
 
-def test_what_spreadsheets_write():
-    want = {"size": ["1.5", "2"], "sort, kind": ["a", "b"]}
-    for text, lines in (
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
         ('sep=;\nsize;"sort, kind"\n1,5;a\n2;b\n', [3, 4]),
         ('\n\nsize;"sort, kind"\n1,5;a\n\n2;b\n', [4, 6]),
         ('\ufeffsize,"sort, kind"\r\n1.5,a\r\n2,b\r\n', [2, 3]),
         ("size\tsort, kind\n1.5\ta\n2\tb\n", [2, 3]),
-    ):
-        assert cells_of(text, "t") == (want, lines)
+    ],
+)
+def test_what_spreadsheets_write(text, lines):
+    want = {"size": ["1.5", "2"], "sort, kind": ["a", "b"]}
+    assert sheet_of(text, "t") == ("t", want, lines, "")
 
 
-def test_bytes_of_a_file(tmp_path):
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_the_letters_of_a_file(tmp_path, code):
+    """Windows-1252 with semicolons and decimal commas is what German Excel writes."""
     path = tmp_path / "t.csv"
-    path.write_bytes("größe\n1\n2\n".encode("utf-16"))
-    assert read_cells(path)[0] == {"größe": ["1", "2"]}
-    path.write_bytes("größe\n1\n2\n".encode("cp1252"))
-    with pytest.raises(ValueError, match="byte 2 is not UTF-8: save it as CSV in UTF-8"):
-        read_cells(path)
+    path.write_bytes("Größe;Preis\r\n1,5;1.250,50 €\r\n2;3,00 €\r\n".encode(code))
+    sheet = read_sheet(path)
+    assert sheet.cells == {"Größe": ["1.5", "2"], "Preis": ["1.250,50 €", "3.00 €"]}
+    guess = f"{path}: read as Windows-1252, because it is not UTF-8: check 'Größe'"
+    assert sheet.remark == (guess if code == "cp1252" else "")
+
+
+@pytest.mark.parametrize("data", [b"a\n\x81\n", b"a\n\xe9\x00\n", b"\xff\xfea"])
+def test_bytes_that_are_no_text_are_refused(tmp_path, data):
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="no text in UTF-8, UTF-16 or Windows-1252: save it"):
+        read_sheet(path)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("openpyxl") is not None, reason="openpyxl is there")
 def test_excel_without_its_extra(tmp_path):
     (tmp_path / "t.xlsx").write_bytes(b"")
     with pytest.raises(ValueError, match=r"pip install 'arml\[excel\]'"):
-        read_cells(tmp_path / "t.xlsx")
+        read_sheet(tmp_path / "t.xlsx")
 
 
 def test_an_excel_file(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
+    path, book = tmp_path / "t.xlsx", openpyxl.Workbook()
     for row in (["size", "kind", None], [1.5, "a", None], [None, None, None], [2, "b", None]):
         book.active.append(row)
-    book.save(tmp_path / "t.xlsx")
-    assert read_cells(tmp_path / "t.xlsx") == ({"size": [1.5, 2], "kind": ["a", "b"]}, [2, 4])
+    book.save(path)
+    assert read_sheet(path)[1:3] == ({"size": [1.5, 2], "kind": ["a", "b"]}, [2, 4])
     book.active.append([3, None])
-    book.save(tmp_path / "t.xlsx")
-    assert read_numbers(tmp_path / "t.xlsx", target="kind")[2] == ["a", "b", ""]
+    book.save(path)
+    assert read_numbers(read_sheet(path), target="kind")[2] == ["a", "b", ""]

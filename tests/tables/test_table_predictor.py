@@ -62,7 +62,7 @@ def test_beyond_few_rows_a_mean_of_models_predicts(tmp_path):
     assert math.isclose(sum(found.weights.values()), 1)
     assert "random forest" in found.model
     checked = found.reliability()
-    assert {*checked.others} == {"learner", "logistic regression", *TREES}
+    assert {*checked.others} == {"the learner", "logistic regression", *TREES}
     assert "predicted by " + found.model in str(checked)
     truth = {
         name: np.mean(
@@ -92,9 +92,7 @@ def test_a_fold_chooses_its_weights_without_its_own_rows():
     given = predictor.learner, predictor.schema, predictor.values, labels, predictor.classes
     other = TablePredictor(*given)
     vars(other)["_parts"] = predictor._parts
-    np.testing.assert_array_equal(
-        predictor.choice.mean(train)[test], other.choice.mean(train)[test]
-    )
+    np.testing.assert_array_equal(predictor._left(train)[test], other._left(train)[test])
     assert other.weights != predictor.weights
 
 
@@ -268,21 +266,21 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     height = [10 + i % 3 + 10 * (k == "NA") for i, k in enumerate(names)]
     lines = [f"{i},k{i},{2 * i % 7},{height[i]},{names[i]}" for i in range(N)]
     support, query = tmp_path / "known.tsv", tmp_path / "more.csv"
-    support.write_text("\n".join(["Nr,key,batch,height,kind", *lines]).replace(",", "\t"))
-    query.write_text("Nr,key,batch,height\n77,a,1,21\n78,b,2,11\n")
+    support.write_text("\n".join(["Nr,label,batch,height,kind", *lines]).replace(",", "\t"))
+    query.write_text("Nr,label,batch,height\n77,a,1,21\n78,b,2,11\n")
     words = ["adapt", "tables", "--support", str(support), "--target", "kind"]
     assert main([*words, "--query", str(query), "--without", "batch", "--no-reliability"]) == 0
     answers, said = capsys.readouterr()
     said = " ".join(said.split())
-    assert "not used: Nr (is a row number, judging by its name; --keep or keep= uses it)" in said
-    assert "not used: key (texts that differ in nearly every row; --keep or" in said
+    assert "not used: Nr (numbers the rows by its name; --keep or keep= uses it)" in said
+    assert "not used: label (texts that differ in nearly every row; --keep or" in said
     header, first, second = (line.split(",") for line in answers.splitlines())
-    assert header == ["row", "Nr", "key", "batch", "label", "probability"]
+    assert header == ["row", "Nr", "label", "batch", "arml_label", "probability"]
     assert first[:5] == ["2", "77", "a", "1", "NA"]
     assert second[:5] == ["3", "78", "b", "2", "null"]
     assert main([*words, "--query", str(query), "--keep", "Nr", "--no-reliability"]) == 0
-    assert capsys.readouterr().out.startswith("row,key,label")
-    assert main([*words, "--query", str(query), "--keep", "Nr", "--keep", "key"]) == 2
+    assert capsys.readouterr().out.startswith("row,label,arml_label")
+    assert main([*words, "--query", str(query), "--keep", "Nr", "--keep", "label"]) == 2
     assert "--keep stands twice: give it once" in " ".join(capsys.readouterr().err.split())
     assert main([*words, "--query", str(query), "--without", "nothing"]) == 2
     assert "no column 'nothing' to leave out" in " ".join(capsys.readouterr().err.split())
@@ -326,8 +324,7 @@ def test_frames_through_adapt_and_an_estimator():
     )
     y = pd.Series(["oak", "elm"] * 8, dtype="string")
     with pytest.warns(
-        UserWarning,
-        match="column 'Id' is not used: is a row number, judging by its name; --keep or keep=",
+        UserWarning, match="column 'Id' is not used: numbers the rows by its name; --keep or keep="
     ):
         found = arml.load("tables").adapt(frame, y)
     with pytest.warns(UserWarning, match="column 'Id'"):

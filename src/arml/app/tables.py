@@ -7,17 +7,18 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from arml.app.pictures import Limits
+from arml.predict.answers import free_name
 from arml.predict.base import LearnerBase
 from arml.predict.reliability import digits_of
 from arml.predict.tables import LabelledTable, learned_table
 from arml.results.files import Json
 from arml.tables.kinds import NUMBER, missing
-from arml.tables.sheet import cells_of, cells_of_file
+from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
 
 Kind = Literal["classes", "numbers"]
 _KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
@@ -33,21 +34,9 @@ def prediction_of(learner: LearnerBase) -> Kind | None:
     return _KINDS[problem.kind] if problem.inputs == "tables" else None
 
 
-class Request(NamedTuple):
-    """A table that the page sent, and what was learned from it."""
-
-    cells: dict[str, list[Any]]
-    lines: list[int]
-    sheet: LabelledTable
-
-    @property
-    def inputs(self) -> dict[str, list[Any]]:
-        """The columns but the target."""
-        return {k: cells for k, cells in self.cells.items() if k != self.sheet.predictor.target}
-
-
 def read_table(content: object) -> Json:
-    """A file that was dropped, by its `name` and its `data`: `header`, `rows`, and both as `csv`.
+    """A file that was dropped, by its `name` and its `data`: the table as `csv`, and a `remark` on
+    how its letters were read, if that is a guess.
 
     **Raises** `ValueError` in one line for a file that is no table.
     """
@@ -56,9 +45,9 @@ def read_table(content: object) -> Json:
         data = base64.b64decode(given["data"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise ValueError("the file is not in base64: use the page") from None
-    cells, lines = cells_of_file(data, str(given.get("name"))[:80])
-    rows = [["" if c[i] is None else str(c[i]) for c in cells.values()] for i in range(len(lines))]
-    return {"csv": _csv([*cells], rows), "header": [*cells], "rows": rows}
+    sheet = sheet_of_file(data, str(given.get("name"))[:80])
+    rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
+    return {"csv": _csv([*sheet.cells], rows), "remark": sheet.remark}
 
 
 def columns(content: object, limits: Limits) -> Json:
@@ -68,10 +57,10 @@ def columns(content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for anything but a table.
     """
-    cells, lines = _cells(content, limits)
-    n = len(lines)
+    sheet = _pasted(content, limits)
+    n = len(sheet.lines)
     found, order = [], []
-    for place, (name, column) in enumerate(cells.items()):
+    for place, (name, column) in enumerate(sheet.cells.items()):
         empty = np.array([missing(cell) for cell in column])
         known = [str(cell).strip() for cell in column if not missing(cell)]
         numbers = len(set(known)) > _FEW and all(map(NUMBER.fullmatch, known))
@@ -88,13 +77,11 @@ def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> 
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    request = _request(learners, content, limits)
-    predictor, known, unknown = request.sheet
+    predictor, known, unknown = _learned(learners, content, limits)
     said: list[str] = []
-    if not unknown:
+    if not unknown.lines:
         raise ValueError(f"no row has an empty cell in {predictor.target!r}: add rows to predict")
-    cells = {name: [column[i] for i in unknown] for name, column in request.inputs.items()}
-    x = predictor.read(cells, "the table", [request.lines[i] for i in unknown], said.append)
+    x = predictor.read(unknown.cells, unknown.where, unknown.lines, said.append)
     if predictor.classes is None:
         each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
         more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
@@ -103,13 +90,11 @@ def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> 
         more, chances = ["probability"], predictor.predict_proba(x)
         best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
         answers = [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    header = [str(predictor.target), *more, *cells]
-    rows = [
-        [*answer, *(str(column[i]) for column in cells.values())]
-        for i, answer in enumerate(answers)
-    ]
+    header = [str(predictor.target), *(free_name(name, unknown.cells) for name in more)]
+    header += unknown.cells
+    rows = [[*answer, *row] for answer, row in zip(answers, _rows(unknown), strict=True)]
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
-    remarks = [f"learned from {len(known)} rows{of}", *predictor.remarks, *said]
+    remarks = [f"learned from {len(known.lines)} rows{of}", *predictor.remarks, *said]
     remark = " ".join(f"{one[0].upper()}{one[1:]}." for one in remarks)
     return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
 
@@ -121,7 +106,7 @@ def checked(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Js
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor = _request(learners, content, limits).sheet.predictor
+    predictor = _learned(learners, content, limits).predictor
     drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
     return {"summary": str(predictor.reliability()), "columns": factors}
@@ -148,26 +133,30 @@ def _csv(header: list[str], rows: list[list[str]]) -> str:
     return text.getvalue()
 
 
-def _cells(content: object, limits: Limits) -> tuple[dict[str, list[Any]], list[int]]:
+def _rows(sheet: Sheet) -> list[tuple[Any, ...]]:
+    return [*zip(*sheet.cells.values(), strict=True)]
+
+
+def _pasted(content: object, limits: Limits) -> Sheet:
     text = content.get("csv") if isinstance(content, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise ValueError("no table: paste one with a header, or drop a file")
-    cells, lines = cells_of(text, "the table")
+    sheet = sheet_of(text, "the table")
     for name, n, most in (
-        ("rows", len(lines), limits.rows),
-        ("columns", len(cells), limits.columns),
+        ("rows", len(sheet.lines), limits.rows),
+        ("columns", len(sheet.cells), limits.columns),
     ):
         if n > most:
             raise ValueError(f"at most {most} {name} are allowed, got {n}: use arml adapt")
-    return cells, lines
+    return sheet
 
 
-def _request(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Request:
-    cells, lines = _cells(content, limits)
+def _learned(learners: Mapping[Kind, Any], content: object, limits: Limits) -> LabelledTable:
+    sheet = _pasted(content, limits)
     given: Mapping[str, Any] = content if isinstance(content, dict) else {}
     target, learner = given.get("target"), learners.get(given.get("kind"))  # type: ignore[arg-type]
-    if not isinstance(target, str) or len(cells) < 2:
+    if not isinstance(target, str) or len(sheet.cells) < 2:
         raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return Request(cells, lines, learned_table(learner, cells, lines, target))
+    return learned_table(learner, sheet, target)

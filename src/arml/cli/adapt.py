@@ -117,11 +117,12 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    asked = options.query or options.save or options.reliability or is_table(options.support)
-    if not asked:  # the rows of a table without an answer are queries, too
-        raise ValueError(
-            "nothing to do: give --query FILES or --save FOLDER, or check the examples"
-        )
+    useless = not options.query and options.save is None and not options.reliability
+    nothing = ValueError(
+        "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+    )
+    if useless and not is_table(options.support):
+        raise nothing
     _check_paths(options, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     if options.columns:
@@ -134,6 +135,8 @@ def adapt_command(arguments: Sequence[str]) -> int:
             queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
+    if useless and queries is None and not options.columns:
+        raise nothing
     table = isinstance(inputs, TableInputs)
     if queries is None and (options.none or options.sort_into or (options.matter and not table)):
         raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
@@ -254,7 +257,7 @@ def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
     name = "photos" if options.learner is None else options.learner.name
     inputs = _reader(options, learner, [options.support, *options.query], name)
     given = {k: v for k in ("without", "keep", "dates", "group") if (v := getattr(options, k))}
-    predictor, names = inputs.learn(learner, options.support, options.target, **given)
+    predictor, names = inputs.learn(options.support, options.target, **given)
     # Whoever says how a model is used knows better.
     if options.learner is None and options.model is None and not options.given():
         from arml.datasets.folders import open_source
@@ -305,10 +308,12 @@ def _answer(
     inputs: Any, predictor: Any, queries: Queries, options: AnswerOptions
 ) -> "list[Answer]":
     """Write the answers; returns those that are labels."""
+    from arml.predict.answers import free_name
+
     first = "row" if isinstance(queries.names[0], int) else "file"
     # A name that is no UTF-8 can be written all the same.
     names = [os.fsencode(str(name)).decode("utf-8", "replace") for name in queries.names]
-    columns: Columns = [(first, names), *queries.keys.items()]
+    columns: Columns = [(first, names)]
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))
         matters = ("matters", inputs.decisive(predictor, queries))
@@ -325,6 +330,8 @@ def _answer(
         if queries.bad:
             columns.append(("problem", [one.problem for one in answers]))
     columns += [matters] if options.matter else []
+    columns = [(free_name(name, queries.keys), cells) for name, cells in columns]
+    columns[1:1] = queries.keys.items()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for name, _ in columns])

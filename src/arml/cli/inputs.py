@@ -2,7 +2,7 @@
 columns, and tables of numbers for learners of vectors.
 
 Each kind has the same methods: `learn` from labelled examples, read `labelled` ones for a
-predictor, and read `queries`.
+predictor, read `queries`, and name the part of each that is `decisive`.
 """
 
 import re
@@ -103,9 +103,9 @@ class PictureInputs:
         return Labelled(source.files, x, source.labels)
 
     def learn(
-        self, learner: Any, path: Path, target: str | None, group: str | None = None
+        self, path: Path, target: str | None, group: str | None = None
     ) -> tuple[Any, list[str]]:
-        """The predictor that a learner makes of labelled pictures, and their names."""
+        """The predictor of labelled pictures, and their names."""
         examples, groups = self.labelled(None, path, target), None
         if group is not None:
             try:
@@ -115,7 +115,7 @@ class PictureInputs:
             pairs = zip(found, examples.y, strict=True)
             groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
             tell(f"{len({*groups} - {None})} groups of pictures, by {group!r} in their paths")
-        return learner.adapt(examples.x, examples.y, groups=groups), examples.names
+        return self.learner.adapt(examples.x, examples.y, groups=groups), examples.names
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
@@ -164,62 +164,44 @@ class TableInputs:
     """A table with any columns: numbers, dates, categories, missing cells."""
 
     def __init__(self, learner: Any) -> None:
-        self.unknown: tuple[Any, list[int], Path] = {}, [], Path()
-
-    def _read(self, predictor: Any, cells: dict[str, list[Any]], lines: Any, path: Path) -> Any:
-        """The rows; the user is told of cells that are unlike the examples."""
-        return predictor.read(cells, str(path), lines, tell)
+        self.learner = learner
+        self.unknown: Any = None
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
-        from arml.tables.kinds import missing
-        from arml.tables.sheet import read_cells
+        numbers = predictor.classes is None
+        y, known, unknown = _sheet(path).answered(target or predictor.target, numbers)
+        if gaps := unknown.lines:
+            tell(f"left out {len(gaps)} rows without an answer, the first in row {gaps[0]}")
+        y = _numbers(y, known) if numbers else y
+        return Labelled(_rows(known), _parsed(predictor, known), y)
 
-        cells, lines = read_cells(path)
-        texts = _column_of(cells, target or predictor.target, path)
-        numbers = predictor.classes is None  # a class may be named NA, a number may not
-        empty = [missing(text) if numbers else not text for text in texts]
-        if gaps := np.flatnonzero(empty).tolist():
-            kept = np.flatnonzero(np.logical_not(empty)).tolist()
-            tell(f"left out {len(gaps)} rows without an answer, the first in row {lines[gaps[0]]}")
-            cells = {name: [column[i] for i in kept] for name, column in cells.items()}
-            texts, lines = [texts[i] for i in kept], [lines[i] for i in kept]
-        y = _numbers(texts, lines, path) if numbers else texts
-        return Labelled(_rows(lines), self._read(predictor, cells, lines, path), y)
-
-    def learn(
-        self, learner: Any, path: Path, target: str | None, **options: Any
-    ) -> tuple[Any, list[str]]:
-        """The predictor that a learner makes of a table, and the names of its rows. Rows whose
-        target is empty are no examples."""
+    def learn(self, path: Path, target: str | None, **options: Any) -> tuple[Any, list[str]]:
+        """The predictor of a table, and the names of its rows. Rows whose target is empty are no
+        examples."""
         from arml.predict.tables import learned_table
-        from arml.tables.sheet import read_cells
 
-        cells, lines = read_cells(path)
-        if target is None:
-            raise _no_column(target, cells, path)
         options["groups"] = options.pop("group", None)
-        sheet = learned_table(learner, cells, lines, target, where=str(path), **options)
-        tell(*sheet.predictor.remarks)
-        own = {name: [column[i] for i in sheet.unknown] for name, column in cells.items()}
-        self.unknown = own, [lines[i] for i in sheet.unknown], path
-        return sheet.predictor, _rows([lines[i] for i in sheet.known])
+        predictor, known, self.unknown = learned_table(
+            self.learner, _sheet(path), target, **options
+        )
+        tell(*predictor.remarks)
+        return predictor, _rows(known)
 
     def unlabelled(self, predictor: Any) -> Queries | None:
         """The rows of the learned table whose target is empty; None if there are none."""
-        return self._queries(predictor, *self.unknown) if self.unknown[1] else None
+        some = self.unknown is not None and self.unknown.lines
+        return self._queries(predictor, self.unknown) if some else None
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table. Columns that the predictor does not use because they tell the rows
         apart, or were left out by name, identify the answers."""
-        from arml.tables.sheet import read_cells
+        return self._queries(predictor, _sheet(*paths))
 
-        return self._queries(predictor, *read_cells(_single(paths)), paths[0])
-
-    def _queries(self, predictor: Any, cells: Any, lines: list[int], path: Path) -> Queries:
-        x = self._read(predictor, cells, lines, path)
-        keys = {name: column for name, column in cells.items() if name in predictor.keys}
-        return Queries(lines, self._blocks(x), keys)
+    def _queries(self, predictor: Any, sheet: Any) -> Queries:
+        x = _parsed(predictor, sheet)
+        keys = {name: column for name, column in sheet.cells.items() if name in predictor.keys}
+        return Queries(sheet.lines, self._blocks(x), keys)
 
     def decisive(self, predictor: Any, queries: Queries) -> list[str]:
         """For each row the column whose cell matters most: see `TablePredictor.decisive`."""
@@ -237,46 +219,47 @@ class VectorInputs:
     """A table of numbers, the inputs of a learner of vectors."""
 
     def __init__(self, learner: Any) -> None:
-        pass
+        self.learner = learner
 
-    def _read(self, path: Path, target: str | None, columns: Sequence[str] | None) -> Any:
+    def _read(self, sheet: Any, target: str | None, columns: Sequence[str] | None) -> Any:
+        """The inputs, the names of their columns, and the answers, which must be there."""
         from arml.tables.sheet import read_numbers
 
-        return read_numbers(path, target, columns)
+        x, columns, texts = read_numbers(sheet, target, columns)
+        if texts is None:
+            raise sheet.no_column(target)
+        numbers = self.learner.problem.kind == "regression"
+        return x, columns, _numbers(texts, sheet) if numbers else texts
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
-        target = target or predictor.target
-        x, columns, texts, lines = self._read(path, target, predictor.columns)
-        if texts is None:
-            raise _no_column(target, columns, path)
-        y = texts if predictor.classes is not None else _numbers(texts, lines, path)
-        return Labelled(_rows(lines), x, y)
+        sheet = _sheet(path)
+        x, _, y = self._read(sheet, target or predictor.target, predictor.columns)
+        return Labelled(_rows(sheet), x, y)
 
-    def learn(self, learner: Any, path: Path, target: str | None) -> tuple[Any, list[str]]:
-        """The predictor that a learner makes of a table, and the names of its rows."""
-        x, columns, texts, lines = self._read(path, target, None)
-        if texts is None:
-            raise _no_column(target, columns, path)
+    def learn(self, path: Path, target: str | None) -> tuple[Any, list[str]]:
+        """The predictor of a table, and the names of its rows."""
+        sheet = _sheet(path)
+        x, columns, y = self._read(sheet, target, None)
         _check_different(x, path, "rows")
-        numbers = learner.problem.kind == "regression"
-        predictor = learner.adapt(x, _numbers(texts, lines, path) if numbers else texts)
+        predictor = self.learner.adapt(x, y)
         predictor.columns, predictor.target = columns, target
-        return predictor, _rows(lines)
+        return predictor, _rows(sheet)
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table."""
-        x, _, _, lines = self._read(_single(paths), predictor.target, predictor.columns)
-        return Queries(lines, [x])
+        from arml.tables.sheet import read_numbers
+
+        sheet = _sheet(*paths)
+        return Queries(sheet.lines, [read_numbers(sheet, predictor.target, predictor.columns)[0]])
 
 
 Inputs = PictureInputs | TableInputs | VectorInputs
-READERS: dict[str, type[PictureInputs] | type[TableInputs] | type[VectorInputs]] = {
+_KINDS: dict[str, type[PictureInputs | TableInputs | VectorInputs]] = {
     "pictures": PictureInputs,
     "tables": TableInputs,
     "vectors": VectorInputs,
 }
-"""The reader of each kind of inputs."""
 
 
 def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> Inputs:
@@ -295,7 +278,7 @@ def inputs_of(learner: Any, paths: Sequence[Path], name: str) -> Inputs:
             f"{path} is no table, and {name} reads tables: name a CSV file (a spreadsheet program "
             "saves one), or use the learner photos for pictures"
         )
-    return READERS[learner.inputs](learner)
+    return _KINDS[learner.inputs](learner)
 
 
 def _check_different(x: np.ndarray, path: Path, what: str) -> None:
@@ -315,33 +298,28 @@ def _tell_left_out(others: Sequence[object]) -> None:
         )
 
 
-def _rows(lines: Sequence[int]) -> list[str]:
-    return [f"row {line}" for line in lines]
+def _sheet(*paths: Path) -> Any:
+    """The table of one file; the user is told how its letters were read, if that is a guess."""
+    from arml.tables.sheet import read_sheet
 
-
-def _single(paths: Sequence[Path]) -> Path:
     if len(paths) != 1:
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
-    return paths[0]
+    sheet = read_sheet(paths[0])
+    tell(*filter(None, [sheet.remark]))
+    return sheet
 
 
-def _column_of(cells: dict[str, list[Any]], target: str | None, path: Path) -> list[str]:
-    """The column `target` as texts, which is taken out of the cells of a table."""
-    from arml.tables.kinds import normal, text_of
-
-    name = normal(target or "")
-    if name not in cells:
-        raise _no_column(target, cells, path)
-    return ["" if cell is None else text_of(cell) for cell in cells.pop(name)]
+def _rows(sheet: Any) -> list[str]:
+    return [f"row {line}" for line in sheet.lines]
 
 
-def _no_column(target: str | None, columns: Iterable[str], path: Path) -> ValueError:
-    wrong = "no column to predict was named" if target is None else f"no column {target!r}"
-    return ValueError(f"{path}: {wrong}; name one with --target: {', '.join(columns)}")
+def _parsed(predictor: Any, sheet: Any) -> Any:
+    """The rows; the user is told of cells that are unlike the examples."""
+    return predictor.read(sheet.cells, sheet.where, sheet.lines, tell)
 
 
-def _numbers(texts: Sequence[str], lines: Sequence[int], path: Path) -> np.ndarray:
+def _numbers(cells: Sequence[Any], sheet: Any) -> np.ndarray:
     """The targets of a regression."""
     from arml.tables.kinds import targets_in
 
-    return targets_in("target", texts, str(path), lines)[0]
+    return targets_in("target", cells, sheet.where, sheet.lines)[0]

@@ -1,6 +1,6 @@
 """Answers about pictures: copies in a folder for each label, and a page that opens offline."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,11 @@ _SHOWN = 12
 """Pictures of a list on the page."""
 UNSURE = "unsure"
 """The folder of pictures whose label is not probable enough, or that cannot be read."""
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name of a column of answers beside columns whose names are `taken`."""
+    return free_name(f"arml_{name}", taken) if name in taken else name
 
 
 class Answer(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.folders import is_picture
 from arml.experiment.workers import cluster
+from arml.predict.answers import free_name
 from arml.predict.files import check_predictor
 from arml.predict.loading import load_predictor
 from arml.predict.pictures import PictureReader, content_of, sized
@@ -43,7 +44,8 @@ class BatchPredictor:
 
     A batch has a column of `PICTURES`, or the columns of the table that the predictor has learned.
     The answer has the batch's columns without bytes; `label`, `probability` and `novelty`, or
-    `prediction`, `low` and `high`; and `error`, empty for a picture that could be read.
+    `prediction`, `low` and `high`; and last `error`, empty for a picture that could be read. A name
+    that the batch has, too, gets the prefix `arml_`.
 
     `predictor` is its folder, `model` the frozen network if it is not that of the package, and
     `level` the share of new numbers that lie from `low` to `high`.
@@ -74,11 +76,13 @@ class BatchPredictor:
             names = self.predictor.columns
             rows = np.column_stack([columns[name] for name in names]) if names else columns
             x = self.predictor.read(rows)
-        answers = {name: np.asarray(batch[name]) for name in batch if name not in PICTURES[:2]}
+        kept = {name: np.asarray(batch[name]) for name in batch if name not in PICTURES[:2]}
+        answers = dict(kept)
         for name, values in self._answers(x).items():
-            answers[name] = np.full(len(errors), *(("", object) if name == "label" else (np.nan,)))
-            answers[name][errors == ""] = values
-        answers["error"] = errors
+            own = np.full(len(errors), *(("", object) if name == "label" else (np.nan,)))
+            own[errors == ""] = values
+            answers[free_name(name, kept)] = own
+        answers[free_name("error", kept)] = errors
         return answers if isinstance(batch, Mapping) else type(batch)(answers, index=batch.index)
 
     def _answers(self, x: Any) -> dict[str, Any]:
@@ -172,8 +176,6 @@ class PartWriter:
         names, kinds = json.loads(row["files"]), dict[str, Any]()
         if names[0].endswith(TABLE):  # the cells of a batch may be empty, and show no type
             kinds = {one.name: one.type for one in dataset(names, filesystem=self.files).schema}
-        for name in ("error", *sum(ANSWERS, ())):
-            kinds.pop(name, None)
         with ExitStack() as opened, open(f"{place}.part", "wb") as file:
             writer = None
             for batch in self._batches(names):
@@ -181,7 +183,7 @@ class PartWriter:
                 table = pa.table({k: pa.array(v.tolist(), kinds.get(k)) for k, v in found.items()})
                 writer = writer or opened.enter_context(ParquetWriter(file, table.schema))
                 writer.write_table(table.cast(writer.schema))
-                counts += table.num_rows, np.sum(found["error"] != "")
+                counts += table.num_rows, np.sum([*found.values()][-1] != "")
             opened.close()
         os.replace(f"{place}.part", place)
         return {"answers": int(counts[0]), "errors": int(counts[1])}

@@ -17,7 +17,7 @@ tables have other tails than the synthetic ones of meta-training.
 Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
 comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
 by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
-with weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is none of
+with weights from folds: see `arml.predict.choice`. Beyond `MOST_ROWS` rows the learner is none of
 them, because its kernel needs time with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
@@ -44,24 +44,34 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, PredictorBase, softmax
-from arml.predict.folds import FOLDS, Places, equal_rows
+from arml.predict.base import PredictorBase, softmax
+from arml.predict.choice import (
+    BOOSTING,
+    FOREST,
+    LINEAR,
+    THE_LEARNER,
+    Choice,
+    Outputs,
+    by_scikit,
+    mean_of,
+)
+from arml.predict.folds import FOLDS, Places, equal_rows, folds
 from arml.predict.inputs import checked_groups, checked_labels, checked_targets
-from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
 from arml.predict.predictor import by_chunks, called
-from arml.predict.reliability import FEW, WORDS, conformal_rank
+from arml.predict.reliability import FEW, conformal_rank
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
+    ColumnEncoder,
     Schema,
     Values,
     as_table,
-    label_hints,
-    reader,
+    encoder,
     schema_of,
     width_of,
 )
-from arml.tables.kinds import AnyCell, Dates, missing, normal, targets_in, text_of
+from arml.tables.kinds import Dates, alike, missing, normal, targets_in, text_of
+from arml.tables.sheet import Sheet
 
 MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
@@ -78,7 +88,7 @@ _CHUNK = 256
 """Queries predicted at once; fewer are filled up, so that one program serves all."""
 
 
-class _Read(NamedTuple):
+class ParsedRows(NamedTuple):
     """Rows as a predictor has read them."""
 
     values: Values
@@ -157,12 +167,11 @@ class TablePredictor(PredictorBase):
     @property
     def remarks(self) -> list[str]:
         """Which columns are not used and why, and which may say that rows belong together."""
-        lines = self.schema.remarks()
-        read = reader(self.schema, self.values, self.y)
-        if len(read.owners) < read.total:
+        lines, used, total = self.schema.remarks(), self._width, self._encoder.total
+        if used < total:
             lines.append(
-                f"used {len(read.owners)} of {read.total} columns (each value of a category counts "
-                f"as one): those that predict {self.target or 'the target'} best"
+                f"used {used} of {total} columns (each value of a category counts as one): those "
+                f"that predict {self.target or 'the target'} best"
             )
         return [*lines, *self.hints]
 
@@ -194,10 +203,16 @@ class TablePredictor(PredictorBase):
     def choice(self) -> Choice:
         """The models, and the folds that give each its weight."""
         linear, many = LINEAR[self.problem.kind], len(self.y) > FEW
-        models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
+        models = [THE_LEARNER, linear, FOREST, BOOSTING] if many else [THE_LEARNER]
         parts = [test for _, test in self._parts] if many else []
         models = models[len(self.y) > MOST_ROWS :]
         return Choice(models, self._fit, self.values, self.y, parts)
+
+    @cached_property
+    def _parts(self) -> list[tuple[Places, Places]]:
+        """The folds of the check; the choice has the same."""
+        classes = self.classes is not None
+        return [*folds(self.y, self._same, self.groups, classes=classes, most=self.most)]
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -209,22 +224,24 @@ class TablePredictor(PredictorBase):
         """The model that predicts, or the mean of several with their weights."""
         if len(self.weights) == 1:
             return next(iter(self.weights))
-        parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
+        parts = ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
         return f"a weighted mean ({parts})"
 
     def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
         """The function that a model learns from some of the examples."""
         values, y = self.values[kept], self.y[kept]
-        read = reader(self.schema, values, y)
-        middle, unit = (0.0, 1.0) if self.classes is not None else _standard(y)
-        x, target = read(values), (y - middle) / unit
-        learn = self._by_learner if model == LEARNER else partial(by_scikit, model, self.classes)
-        predict = learn(x, target)
+        encode = encoder(self.schema, values, y)
+        middle, unit = 0.0, 1.0
+        if self.classes is None:
+            middle, spread = float(y.mean()), float(y.std())
+            unit = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
+        learn = (
+            self._by_learner if model == THE_LEARNER else partial(by_scikit, model, self.classes)
+        )
+        predict = learn(encode(values), (y - middle) / unit)
 
         def outputs(rows: Values) -> Outputs:
-            found = predict(read(rows)).astype(np.float64)
-            if not np.all(np.isfinite(found)):
-                raise ValueError("a prediction is not finite: the rows are far from the examples")
+            found = predict(encode(rows)).astype(np.float64)
             return found if self.classes is not None else found * unit + [middle, 0.0]
 
         return outputs
@@ -244,8 +261,12 @@ class TablePredictor(PredictorBase):
         return self._mean(np.arange(len(self.y)))
 
     @cached_property
+    def _encoder(self) -> ColumnEncoder:
+        return encoder(self.schema, self.values, self.y)
+
+    @property
     def _width(self) -> int:
-        return len(reader(self.schema, self.values, self.y).owners)
+        return len(self._encoder.owners)
 
     def _by_learner(
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
@@ -263,8 +284,8 @@ class TablePredictor(PredictorBase):
         function = _adapted(learner, support, jax.ShapeDtypeStruct((_CHUNK, width, 3), jnp.float32))
 
         def predict(x: Float[np.ndarray, "n columns 3"]) -> Outputs:
-            rows = np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)))
-            found = by_chunks(partial(called, function), rows, _CHUNK)
+            wide = np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)))
+            found = by_chunks(partial(called, function), wide, _CHUNK)
             # A temperature divides the logits of a classifier and multiplies a number's scale.
             if self.classes is None:
                 return found * [1.0, self.learner.temperature]
@@ -280,20 +301,20 @@ class TablePredictor(PredictorBase):
         where: str = "the table",
         lines: Sequence[int] | None = None,
         tell: Callable[[str], object] = _warn,
-    ) -> _Read:
+    ) -> ParsedRows:
         """Rows that are checked and read, for any method that takes rows. `where` and `lines` are
         what messages call the table, and its rows; `tell` gets a line for each column with cells
         that cannot be read (a warning by default)."""
-        return (
-            x if isinstance(x, _Read) else _Read(self.schema.read(as_table(x), where, lines, tell))
-        )
+        if isinstance(x, ParsedRows):
+            return x
+        return ParsedRows(self.schema.parse(as_table(x), where, lines, tell))
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Columns that are not used because they tell the rows apart, or were left out by name."""
         return tuple(k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE)
 
-    def _outputs(self, inputs: _Read) -> Outputs:
+    def _outputs(self, inputs: ParsedRows) -> Outputs:
         return self._fitted(inputs.values)
 
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -313,7 +334,7 @@ class TablePredictor(PredictorBase):
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
         for train, test in self._parts:
-            centre, scale = self.choice.mean(train)[test].T
+            centre, scale = self._left(train)[test].T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
 
@@ -324,11 +345,16 @@ class TablePredictor(PredictorBase):
             self.values, np.array([c.kind != "category" for c in self.schema.columns])
         )
 
+    def _left(self, kept: Places) -> Outputs:
+        """The outputs of all examples but those `kept`, from which all is learned, weights too."""
+        each, weights = self.choice.others(kept), self.choice.weights(kept)
+        return mean_of(each, weights, self.classes is not None)
+
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """By what predicts, by each model, and by a linear model of the same columns."""
         linear = LINEAR[self.problem.kind]
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
-        found |= {self.model: self.choice.mean(train)[test]}
+        found |= {self.model: self._left(train)[test]}
         if linear not in found:
             found[linear] = self._fit(train, linear)(self.values[test])
         if self.classes is None:
@@ -341,31 +367,25 @@ class TablePredictor(PredictorBase):
         of that column is hidden."""
         parts = [(self._mean(train), test) for train, test in self._parts]
 
-        def likely(hidden: int | None) -> float:
-            rows, found = self.values.copy(), []
-            if hidden is not None:
-                rows[:, hidden] = np.nan
-            for predict, test in parts:
-                found.append(self._likely(predict(rows[test]), self.y[test]))
+        def likely(*hidden: int) -> float:
+            rows = _without(self.values, *hidden)
+            found = [self._likely(predict(rows[test]), self.y[test]) for predict, test in parts]
             return float(np.mean(np.concatenate(found))) if found else 0.0
 
-        usual = likely(None)
-        owners = reader(self.schema, self.values, self.y).owners.tolist()
-        return {self.schema.columns[k].name: usual - likely(k) for k in dict.fromkeys(owners)}
+        usual, used = likely(), np.unique(self._encoder.owners).tolist()
+        return {self.schema.columns[k].name: usual - likely(k) for k in used}
 
     def decisive(self, x: Any) -> list[str]:
         """For each row the column whose cell changes its prediction most if it is hidden, and the
         probability of its label, or the number, with the cell and without."""
         rows = self.read(x).values
 
-        def predicted(hidden: int | None) -> Float[np.ndarray, " n"]:
-            some = rows.copy()
-            some[:, [] if hidden is None else hidden] = np.nan
-            outputs = self._fitted(some)
+        def predicted(*hidden: int) -> Float[np.ndarray, " n"]:
+            outputs = self._fitted(_without(rows, *hidden))
             return outputs[:, 0] if self.classes is None else softmax(outputs)[every, own]
 
         every, own = np.arange(len(rows)), self._fitted(rows).argmax(axis=1)
-        with_it = predicted(None)
+        with_it = predicted()
         without = np.stack([predicted(k) for k in range(rows.shape[1])], axis=1)
         change = with_it[:, None] - without
         best = (change if self.classes is not None else np.abs(change)).argmax(axis=1)
@@ -403,6 +423,13 @@ class TablePredictor(PredictorBase):
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
         return f"{type(self).__name__}({kinds}{len(self.y)} examples; {self.learner.about})"
+
+
+def _without(rows: Values, *hidden: int) -> Values:
+    """Rows whose cells of these columns are missing."""
+    rows = rows.copy()
+    rows[:, [*hidden]] = np.nan
+    return rows
 
 
 def widening(
@@ -466,10 +493,10 @@ def learned(
     used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
     asked = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
-    labels = [] if classes is None else classes[places].tolist()
-    hints = (*schema.hints, *label_hints(labels, lines))
+    texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
+    hints = (*schema.hints, *alike(texts, "labels"))
     schema = replace(schema, left_out={**asked, **schema.left_out}, hints=hints)
-    values = schema.read(table, where, lines)
+    values = schema.parse(table, where, lines)
     return TablePredictor(learner, schema, values, places, classes, together)
 
 
@@ -477,59 +504,37 @@ class LabelledTable(NamedTuple):
     """A predictor of a table in which some cells of the target may be empty."""
 
     predictor: TablePredictor
-    known: list[int]
-    """Places of the rows that are examples."""
-    unknown: list[int]
-    """Places of the rows whose target is empty."""
+    known: Sheet
+    """The rows that are examples, without their target."""
+    unknown: Sheet
+    """The rows whose target is empty."""
 
 
 def learned_table(
-    learner: TrainedLearner,
-    cells: Mapping[str, Sequence[AnyCell]],
-    lines: Sequence[int],
-    target: str,
-    *,
-    where: str = "the table",
-    **options: Any,
+    learner: TrainedLearner, sheet: Sheet, target: str | None, **options: Any
 ) -> LabelledTable:
     """Learn the column `target` of a table as people have it: rows whose cell there is empty are no
-    examples. `lines` are those of the file; `options` go to `learned`.
+    examples. `options` go to `learned`.
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
-    name, regression = normal(target), learner.problem.kind == "regression"
-    if name not in cells:
+    regression, where = learner.problem.kind == "regression", sheet.where
+    y: Any
+    y, known, unknown = sheet.answered(target, regression)
+    name, remarks = normal(str(target)), list[str]()
+    if len(y) < 2:
         raise ValueError(
-            f"{where}: no column {target!r} to predict; name one of {', '.join(cells)}"
+            f"{where}: expected two or more rows with a value in {name!r}, got {len(y)}: fill some"
         )
-    # A class may be named NA, a number may not.
-    texts = ["" if cell is None or cell != cell else text_of(cell) for cell in cells[name]]
-    empty = [missing(text) if regression else not text for text in texts]
-    known, unknown = ([i for i, gap in enumerate(empty) if gap == some] for some in (False, True))
-    if len(known) < 2:
-        raise ValueError(
-            f"{where}: expected two or more rows with a value in {name!r}, got {len(known)}: fill "
-            "some"
-        )
-    own, remark = [lines[i] for i in known], ""
-    y: Any = [texts[i] for i in known]
     if regression:
-        y, remark = targets_in(name, [cells[name][i] for i in known], where, own)
+        y, remarks = targets_in(name, y, where, known.lines)
     elif len(set(y)) > max(len(y) / 2, 2):
         raise ValueError(
             f"{where}: {name!r} has {len(set(y))} different values in {len(y)} rows, too many for "
             "classes: give more rows, or predict numbers (the learner tables-regression)"
         )
-    x = {key: [column[i] for i in known] for key, column in cells.items() if key != name}
-    predictor = learned(learner, x, y, where=where, lines=own, **options)
+    predictor = learned(learner, known.cells, y, where=where, lines=known.lines, **options)
     predictor.target = name
-    if remark:
-        hints = (*predictor.schema.hints, remark)
-        predictor.schema = replace(predictor.schema, hints=hints)
+    hints = (*predictor.schema.hints, *remarks)
+    predictor.schema = replace(predictor.schema, hints=hints)
     return LabelledTable(predictor, known, unknown)
-
-
-def _standard(y: Float[np.ndarray, " n"]) -> tuple[float, float]:
-    """The mean and the standard deviation of targets; 1 if all are equal."""
-    spread = float(y.std())
-    return float(y.mean()), spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0

@@ -1,13 +1,11 @@
 """Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
 
-`as_table` takes any frame, mapping or array. `Schema` says what each column is, from the cells of
-the labelled rows alone, and turns cells into one matrix of numbers. `Reader` measures the columns
-of the training rows (means, frequent categories, the columns that predict best), and makes the
-cells that a learner takes. Whoever leaves rows out makes a new `Reader` of the rows that stay,
-because it depends on their labels.
+`as_table` takes any frame, mapping or array. A `Schema` says what each column is, from the cells of
+the labelled rows alone, and parses cells into one matrix of numbers. A `ColumnEncoder` is fitted to
+the training rows (means, frequent categories, the columns that predict best), and makes the cells
+that a learner takes. It depends on labels, so whoever leaves rows out fits another to the rest.
 """
 
-import math
 import re
 import warnings
 from collections import Counter
@@ -31,10 +29,10 @@ from arml.tables.kinds import (
     Declared,
     Fit,
     Number,
+    OddCells,
     Origin,
-    alike,
+    UnusedColumn,
     column_of,
-    missing,
     named_cells,
     normal,
 )
@@ -51,8 +49,6 @@ KEY = re.compile(
 """Names of columns that number their rows."""
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
-SUMS = re.compile(r"(grand |sub)?totals?|sum|mean|average|gesamt|summe", re.IGNORECASE)
-"""Names of rows that sum up others."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
@@ -61,7 +57,7 @@ is the bound."""
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table that can be used, and why others are not. `print` shows how each is
-    read."""
+    parsed."""
 
     columns: tuple[AnyColumn, ...]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -69,16 +65,16 @@ class Schema:
     hints: tuple[str, ...] = ()
     """Remarks on the examples for the user, a line each."""
 
-    def read(
+    def parse(
         self,
         table: _Table,
         where: str = "the table",
         lines: Sequence[int] | None = None,
-        tell: Callable[[str], object] | None = None,
+        tell: Callable[[str], object] = lambda line: None,
     ) -> Values:
         """The cells of the columns as numbers. `where` and `lines` are what messages call the table
-        and its rows. `tell` gets a line for each column in which a cell cannot be read, so that it
-        is missing, or is a value that no example has.
+        and its rows. `tell` gets a line for each column in which a cell cannot be parsed, so that
+        it is missing, or is a value that no example has.
 
         **Raises** `ValueError` in one line for a column that is not there.
         """
@@ -89,8 +85,8 @@ class Schema:
                     f"{where}: no column {column.name!r}, which the examples have; add it, or "
                     f"rename one of {', '.join(table)}"
                 )
-            values[:, place], odd = column.read(table[column.name])
-            if odd and tell is not None:
+            values[:, place], odd = column.parse(table[column.name])
+            if odd:
                 cells = named_cells(column.name, table[column.name], odd, lines)
                 unseen = isinstance(column, Category)
                 what = "a value that no example has" if unseen else f"no {column.kind}"
@@ -112,10 +108,10 @@ class Schema:
         return "\n".join(f"{name}: {about}" for name, about in (known | reasons).items())
 
 
-class Reader(NamedTuple):
-    """How training rows measure their columns. A column of numbers or dates becomes one column of
-    the learner's. A category becomes one column for each of its frequent values, or a single one if
-    it has two values, to which an unknown value is missing."""
+class ColumnEncoder(NamedTuple):
+    """How columns become those of a learner. A column of numbers or dates becomes one. A category
+    becomes one for each of its frequent values, or a single one if it has two values, to which an
+    unknown value is missing."""
 
     owners: Int[np.ndarray, " kept"]
     """The place of the table's column from which each of the learner's columns is made."""
@@ -140,8 +136,8 @@ class Reader(NamedTuple):
         return np.stack([value, known, there & category], axis=-1).astype(np.float32)
 
 
-def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
-    """The measures of training rows, whose labels or targets are `y`.
+def encoder(schema: Schema, values: Values, y: np.ndarray) -> ColumnEncoder:
+    """The encoder that is fitted to training rows, whose labels or targets are `y`.
 
     If there are more columns than the bound, those are kept whose variance the labels explain best.
     """
@@ -161,7 +157,7 @@ def reader(schema: Schema, values: Values, y: np.ndarray) -> Reader:
         else:
             made += [(place, level, -1) for level in levels]
     owners, level, other = np.array(made).T
-    whole = Reader(owners, level, other, middle, np.where(flat, 1.0, spread), len(made))
+    whole = ColumnEncoder(owners, level, other, middle, np.where(flat, 1.0, spread), len(made))
     if len(made) <= WIDTHS[-1]:
         return whole
     best = np.sort(np.argsort(-_explained(whole(values), y), kind="stable")[: WIDTHS[-1]])
@@ -211,38 +207,48 @@ def schema_of(
     **Raises** `ValueError` in one line for cells that are unlike the others of their column, for
     dates that can be read in two ways, and for a table in which no column has two different values.
     """
-    source = Origin(where, lines, dates, keep)
+    origin = Origin(where, lines, dates, keep)
     columns: list[Any] = []
+    left_out: dict[str, str] = {}
     counting: dict[str, str] = {}
+    hints: list[str] = []
+    errors: list[str] = []
     for name, cells in table.items():
-        if (fit := column_of(name, cells, source)) is not None:
+        try:
+            fit = column_of(name, cells, origin)
+        except UnusedColumn as unused:
+            left_out[name] = str(unused)
+        except OddCells as error:
+            errors.append(str(error))
+        else:
             columns.append(fit.column)
+            hints += fit.hints
             if name not in keep and (reason := _counts(fit, y, lines)):
                 counting[name] = reason + KEEP
-    if source.errors:
+    if errors:
         raise ValueError(
-            f"{where}: {'; '.join(source.errors)}, unlike most cells there: correct or empty them, "
-            "leave the column out (--without), or use it as a category (--keep)"
+            f"{where}: {'; '.join(errors)}, unlike most cells there: correct or empty them, leave "
+            "the column out (--without), or use it as a category (--keep)"
         )
     if not columns:
         n = len(next(iter(table.values()), ()))
         if n < 2:
             raise ValueError(f"{where}: expected two or more examples, got {n}: add rows")
-        why = "; ".join(f"{name!r} {reason}" for name, reason in source.left_out.items())
+        why = "; ".join(f"{name!r} {reason}" for name, reason in left_out.items())
         raise ValueError(f"{where}: no column can be used: {why}: add columns")
     if len(counting) < len(columns):
         columns = [column for column in columns if column.name not in counting]
-        source.left_out |= counting
-    return Schema(tuple(columns), source.left_out, (*source.hints, *_sums(table, lines)))
+        left_out |= counting
+    return Schema(tuple(columns), left_out, tuple(hints))
 
 
 def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
     """Why a column numbers the rows; empty if it does not."""
-    column, values, _ = fit
+    column, values = fit.column, fit.values
     n = len(values)
     if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
         if KEY.fullmatch(column.name) and len(np.unique(values)) == n:
-            return "is a row number, judging by its name"
+            return "numbers the rows by its name"
         # Rows of a file may lie between the examples.
         offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
         if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
@@ -255,23 +261,6 @@ def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
     return "rises or falls with the rows, which are sorted by class" if rises and in_order else ""
 
 
-def _sums(table: _Table, lines: Sequence[int] | None) -> list[str]:
-    """A hint for each last row that sums up others."""
-    n = len(next(iter(table.values()), ()))
-    return [
-        f"{named_cells(name, cells, [n - 1], lines)} seems to sum up other rows: remove it if so"
-        for name, cells in table.items()
-        if n > 1 and isinstance(cells[n - 1], str) and SUMS.fullmatch(cells[n - 1].strip())
-    ]
-
-
-def label_hints(labels: Sequence[Any], lines: Sequence[int] | None = None) -> list[str]:
-    """Hints on labels: values that are nearly the same, and a sum of rows."""
-    texts = [label for label in labels if isinstance(label, str)]
-    alone = texts.count(texts[-1]) == 1 if texts else False
-    return [*alike(texts, "labels"), *(_sums({"the label": texts}, lines) if alone else [])]
-
-
 def as_table(x: Any) -> dict[str, Cells]:
     """The columns of a frame or series (pandas, polars, Arrow, and others that `narwhals` knows), a
     mapping, or an array `[n, columns]` (NaN is a missing cell).
@@ -280,12 +269,13 @@ def as_table(x: Any) -> dict[str, Cells]:
     """
     import narwhals as nw
 
+    pairs: Iterable[tuple[Any, Any]]
     if isinstance(x, Mapping):
-        pairs = [(name, _cells(cells)) for name, cells in x.items()]
+        pairs = x.items()
     elif isinstance(frame := _frame(x), nw.Series):
-        pairs = [(frame.name if frame.name is not None else "0", _of_series(frame))]
+        pairs = [(frame.name if frame.name is not None else "0", frame)]
     elif frame is not None:
-        pairs = [(name, _of_series(frame.get_column(name))) for name in frame.columns]
+        pairs = [(name, frame.get_column(name)) for name in frame.columns]
     else:
         array = np.asarray(x)
         if array.ndim != 2 or array.dtype.kind in "cV":
@@ -293,18 +283,18 @@ def as_table(x: Any) -> dict[str, Cells]:
                 f"expected a table [n, columns], got shape {list(array.shape)} of {array.dtype}: "
                 "give a data frame, a mapping of columns, or an array"
             )
-        pairs = [(i, _cells(column)) for i, column in enumerate(array.T)]
+        pairs = enumerate(array.T)
     table: dict[str, Cells] = {}
-    for name, cells in pairs:
+    for name, given in pairs:
         if (text := normal(str(name))) in table:
             raise ValueError(f"several columns are named {text!r}: rename or remove one")
+        table[text] = cells = _cells(given)
         for row, cell in enumerate([] if isinstance(cells, np.ndarray) else cells):
             if isinstance(cell, list | tuple | Mapping | Set | np.ndarray | bytes):
                 raise ValueError(
                     f"column {text!r} has a {type(cell).__name__} in row {row + 1}: give one value "
                     "in each cell"
                 )
-        table[text] = cells
     lengths = sorted({len(cells) for cells in table.values()})
     if len(lengths) != 1:
         found = f"the lengths {lengths}" if lengths else "none"
@@ -329,25 +319,18 @@ def _frame(x: Any) -> Any:
     return wrapped if isinstance(wrapped, nw.DataFrame | nw.Series) else None
 
 
-def _of_series(series: Any) -> Cells:
-    import narwhals as nw
-
-    dtype = series.dtype
-    if isinstance(dtype, nw.Categorical | nw.Enum):
-        ordered = isinstance(dtype, nw.Enum) and nw.is_ordered_categorical(series)
-        return Declared(series.to_list(), dtype.categories if ordered else ())  # type: ignore[union-attr]
-    if dtype.is_numeric() and not dtype.is_decimal():
-        values = series.to_list() if series.null_count() else series.to_numpy()
-        return np.asarray([math.nan if missing(v) else v for v in values], np.float64)
-    if dtype.is_nested() or isinstance(dtype, nw.Binary):
-        raise ValueError(f"column {series.name!r} has cells of {dtype}: give one value in each")
-    return _cells(series.to_list())
-
-
 def _cells(cells: Any) -> Cells:
     """Cells as a list, or as an array if they are numbers; a single cell is one row."""
-    if (frame := _frame(cells)) is not None:
-        return _of_series(frame)
+    import narwhals as nw
+
+    if (series := _frame(cells)) is not None:
+        dtype = series.dtype
+        if isinstance(dtype, nw.Categorical | nw.Enum):
+            ordered = isinstance(dtype, nw.Enum) and nw.is_ordered_categorical(series)
+            return Declared(series.to_list(), dtype.categories if ordered else ())  # type: ignore[union-attr]
+        if dtype.is_numeric() and not dtype.is_decimal():
+            return np.asarray(series.cast(nw.Float64).to_numpy(), np.float64)
+        cells = series.to_list()
     if (values := getattr(cells, "categories", None)) is not None:  # pandas' own array
         return Declared(cells, values if cells.ordered else ())
     if isinstance(cells, str | bytes | Mapping | Set) or not isinstance(cells, Iterable):

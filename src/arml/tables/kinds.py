@@ -1,10 +1,10 @@
-"""The kinds of columns: one small reader each, tried in a stated order.
+"""The kinds of columns: one small parser each, tried in a stated order.
 
-`column_of` asks the readers of `_KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
-with marks (a unit, a currency, thousands), times and durations, dates. The first that reads every
-cell becomes the column, is saved, and reads new cells in the same way; a text that means "unknown"
-is a missing cell to it. If no reader fits, few texts that repeat are a category, and others are
-left out with a reason. If a reader fits most cells, the odd ones are an error that names them.
+`column_of` tries the kinds of `_KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
+with marks (a unit, a currency, thousands), times and durations, dates. The first that parses every
+cell becomes the column, is saved, and parses new cells in the same way; a text that means "unknown"
+is a missing cell to it. If none fits, few texts that repeat are a category, and others are left out
+with a reason. If a kind fits most cells, the odd ones are an error that names them.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -30,8 +29,8 @@ Cells = Sequence[AnyCell] | np.ndarray
 """Of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
-_Read = tuple[Float[np.ndarray, " n"], list[int]]
-"""Cells as numbers, NaN where one is missing or cannot be read, and the places of those that
+_Parsed = tuple[Float[np.ndarray, " n"], list[int]]
+"""Cells as numbers, NaN where one is missing or cannot be parsed, and the places of those that
 cannot."""
 LARGEST = float(np.finfo(np.float32).max)
 LEVELS = 12
@@ -136,21 +135,25 @@ class Declared(list[AnyCell]):
         """Its values, if they have an order."""
 
 
-@dataclass
-class Origin:
-    """A table whose columns are read: the choices of its user, and the findings."""
+class Origin(NamedTuple):
+    """Where columns come from, for messages, and the choices of their user."""
 
     where: str = "the table"
     lines: Sequence[int] | None = None
     dates: Dates | None = None
     keep: Sequence[str] = ()
-    left_out: dict[str, str] = field(default_factory=dict)
-    hints: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+
+
+class UnusedColumn(Exception):
+    """A column is not used; the message is the reason."""
+
+
+class OddCells(ValueError):
+    """Cells that are unlike the others of their column; the message names them."""
 
 
 class Column(msgspec.Struct, frozen=True, tag_field="kind"):
-    """How the cells of one column are read."""
+    """How the cells of one column are parsed."""
 
     name: str
     example: str = ""
@@ -158,15 +161,15 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
     kind: ClassVar[str]
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence["Column"]:
-        """The ways in which this kind may read the cells, the likeliest first."""
+    def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence["Column"]:
+        """The columns of this kind that may parse the cells, the likeliest first."""
         raise NotImplementedError
 
     def one(self, cell: AnyCell) -> float | None:
-        """ONE cell as a number; None if it cannot be read."""
+        """ONE cell as a number; None if it cannot be parsed."""
         raise NotImplementedError
 
-    def read(self, cells: Cells) -> _Read:
+    def parse(self, cells: Cells) -> _Parsed:
         """The cells as numbers."""
         values, odd = np.full(len(cells), np.nan), []
         for place, cell in enumerate(cells):
@@ -177,18 +180,19 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
         return values, odd
 
     def about(self) -> str:
-        """How the cells are read, in words."""
+        """How the cells are parsed, in words."""
         hours = " hours" * (self.kind == "time")
         marks = f", {self.example!r} is {self.one(self.example) or 0:.6g}{hours}"
         return self.kind + marks * bool(self.example)
 
 
 class Fit(NamedTuple):
-    """A column, the values of its cells, and the places of cells that it cannot read."""
+    """A column, the values of its cells, the places of cells that it cannot parse, and hints."""
 
     column: Column
     values: Float[np.ndarray, " n"]
     odd: list[int]
+    hints: Sequence[str] = ()
 
 
 class Number(Column, frozen=True, tag="number"):
@@ -201,10 +205,10 @@ class Number(Column, frozen=True, tag="number"):
     """One of `STYLES`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence[Column]:
+    def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
         """Plain, or with the most frequent unit in each style; but digits with a leading zero are
         codes."""
-        if is_code(cells) and name not in source.keep:
+        if is_code(cells) and name not in origin.keep:
             return []
         marked = [c for c in cells if isinstance(c, str) and _number(c) is None]
         parts = [(tidy(c), part) for c in marked if (part := split_number(c))]
@@ -212,10 +216,11 @@ class Number(Column, frozen=True, tag="number"):
             return [cls(name)]
         unit = Counter(unit for _, (_, _, unit) in parts).most_common(1)[0][0]
         example = max((cell for cell, part in parts if part[2] == unit), key=len)
-        reads = {
-            s: sum(_digits(digits, s) is not None for _, (_, digits, _) in parts) for s in STYLES
-        }
-        return [cls(name), cls(name, example, unit, max(reads, key=lambda style: reads[style]))]
+
+        def fitting(style: str) -> int:
+            return sum(_digits(digits, style) is not None for _, (_, digits, _) in parts)
+
+        return [cls(name), cls(name, example, unit, max(STYLES, key=fitting))]
 
     def one(self, cell: AnyCell) -> float | None:
         """Without its marks."""
@@ -228,10 +233,10 @@ class Number(Column, frozen=True, tag="number"):
         plain = _digits(digits, self.style) if unit == self.unit else None
         return None if plain is None else _number(sign + plain)
 
-    def read(self, cells: Cells) -> _Read:
+    def parse(self, cells: Cells) -> _Parsed:
         """Also of an array, without a loop."""
         if self.unit or not isinstance(cells, np.ndarray):
-            return super().read(cells)
+            return super().parse(cells)
         odd = np.abs(cells) > LARGEST
         return np.where(odd, np.nan, cells), np.flatnonzero(odd).tolist()
 
@@ -242,7 +247,7 @@ class Time(Column, frozen=True, tag="time"):
     kind = "time"
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence["Column"]:
+    def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence["Column"]:
         """One."""
         return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
 
@@ -274,9 +279,9 @@ class Date(Column, frozen=True, tag="date"):
     """One of `ORDERS`."""
 
     @classmethod
-    def ways(cls, name: str, cells: Cells, source: Origin) -> Sequence[Column]:
+    def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
         """One for each order of day, month and year."""
-        return [cls(name, order=order) for order in ((source.dates,) if source.dates else ORDERS)]
+        return [cls(name, order=order) for order in ((origin.dates,) if origin.dates else ORDERS)]
 
     def one(self, cell: AnyCell) -> float | None:
         """In days since 1970."""
@@ -320,7 +325,7 @@ class Category(Column, frozen=True, tag="category"):
     """Its values, sorted or in their order."""
     ordered: bool = False
 
-    def read(self, cells: Cells) -> _Read:
+    def parse(self, cells: Cells) -> _Parsed:
         """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
         place = {text: float(i) for i, text in enumerate(self.texts)}
         gaps = [missing(cell) for cell in cells]
@@ -346,74 +351,74 @@ AnyColumn = Number | Time | Date | Category
 
 def targets_in(
     name: str, cells: Cells, where: str, lines: Sequence[int]
-) -> tuple[Float[np.ndarray, " n"], str]:
-    """The targets of a regression, and a line on marks that were dropped, or an empty one.
+) -> tuple[Float[np.ndarray, " n"], list[str]]:
+    """The targets of a regression, and a line if marks were dropped.
 
     **Raises** `ValueError` in one line for a cell that is no number.
     """
-    fits = [Fit(way, *way.read(cells)) for way in Number.ways(name, cells, Origin(keep=(name,)))]
-    way, values, _ = min(fits, key=lambda fit: np.isnan(fit.values).sum())
+    ways = Number.ways(name, cells, Origin(keep=(name,)))
+    way, values = min(
+        ((w, w.parse(cells)[0]) for w in ways), key=lambda one: np.isnan(one[1]).sum()
+    )
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
             f"{where}: {named_cells(name, cells, odd, lines)} is no number to predict: choose "
             "another --target, or the learner tables, which predicts classes"
         )
-    return values, f"read as numbers: {name} ({way.about()})" if way.example else ""
+    return values, [f"read as numbers: {name} ({way.about()})"] * bool(way.example)
 
 
-def column_of(name: str, cells: Cells, source: Origin) -> Fit | None:
-    """How the cells of a column are read; None if they are not, with the reason in `source`.
+def column_of(name: str, cells: Cells, origin: Origin) -> Fit:
+    """How the cells of a column are parsed.
 
-    **Raises** `ValueError` in one line for dates that can be read in two ways.
+    **Raises** `UnusedColumn` for cells that say nothing about new rows; `OddCells`; and
+    `ValueError` in one line for dates that can be read in two ways.
     """
     known = [i for i, cell in enumerate(cells) if not missing(cell)]
     if not known:
-        source.left_out[name] = EMPTY
-        return None
+        raise UnusedColumn(EMPTY)
     if isinstance(cells, Declared):
         texts = cells.order or tuple(sorted({text_of(cells[i]) for i in known}))
-        return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, source)
+        return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, origin)
     told = strange(cells, known)
     if odd := [i for i in told if is_number(cells[i]) and _number(cells[i]) is None]:
-        infinite = named_cells(name, cells, odd, source.lines)
-        source.errors.append(f"{infinite} is not finite, or too large")
-        return None
+        infinite = named_cells(name, cells, odd, origin.lines)
+        raise OddCells(f"{infinite} is not finite, or too large")
     best: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
     for kind in _KINDS:
-        ways = kind.ways(name, cells, source)
-        ways = [way for way in ways if len(way.read(sample)[1]) < len(sample)]
-        fits = [Fit(way, *way.read(cells)) for way in ways]
+        ways = kind.ways(name, cells, origin)
+        ways = [way for way in ways if len(way.parse(sample)[1]) < len(sample)]
+        fits = [Fit(way, *way.parse(cells)) for way in ways]
         if whole := [fit for fit in fits if not strange(cells, fit.odd)]:
             for one, other in itertools.pairwise(whole if kind is Date else []):
                 if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
                     raise ValueError(
-                        f"{source.where}: the dates of column {name!r}, such as "
+                        f"{origin.where}: the dates of column {name!r}, such as "
                         f"{cells[int(unlike[0])]!r}, can be read as a {one.column.about()} or a "
                         f"{other.column.about()}: choose with --dates (dates=...), or write them "
                         "as 2024-05-31"
                     )
-            if words := sorted({repr(normal(cells[i])) for i in whole[0].odd}):
-                verb = "counts" if len(words) == 1 else "count"
-                source.hints.append(f"column {name!r}: {', '.join(words)} {verb} as missing")
-            return _varied(whole[0].column, cells, source)
+            words = sorted({repr(normal(cells[i])) for i in whole[0].odd})
+            verb = "counts" if len(words) == 1 else "count"
+            hints = [f"column {name!r}: {', '.join(words)} {verb} as missing"] * bool(words)
+            return _varied(whole[0].column, cells, origin, hints)
         best = sorted([*best, *fits], key=lambda fit: len(fit.odd))[:1]
     counts = Counter(text_of(cells[i]) for i in known)
     for fit in best:
         odd = strange(cells, fit.odd)
         repeat = min(counts[text_of(cells[i])] for i in odd) > 1
         repeat = repeat and len(counts) <= min(LEVELS, len(known) / 2)
-        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat and name not in source.keep:
+        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat and name not in origin.keep:
             unit = fit.column.unit if isinstance(fit.column, Number) else ""
             what = f"is no {fit.column.kind}{unit and f' with the unit {unit!r}'}"
-            source.errors.append(f"{named_cells(name, cells, odd, source.lines)} {what}")
-            return None
-    return _category(name, cells, counts, source)
+            raise OddCells(f"{named_cells(name, cells, odd, origin.lines)} {what}")
+    return _category(name, cells, counts, origin)
 
 
-def _category(name: str, cells: Cells, counts: Counter[str], source: Origin) -> Fit | None:
+def _category(name: str, cells: Cells, counts: Counter[str], origin: Origin) -> Fit:
     """Texts as a category, unless they differ in nearly every row."""
-    n, why = counts.total(), ""
+    n, why, hints = counts.total(), "", list[str]()
     odd = [text for text in counts if _number(text) is None]
     forms = {
         text: form
@@ -427,28 +432,24 @@ def _category(name: str, cells: Cells, counts: Counter[str], source: Origin) -> 
         why = f"has {forms[near[0]]}, such as {near[0]!r}"
     elif odd and len(odd) < len(counts):
         why = f"has texts among its numbers, such as {odd[0]!r}"
-    if len(counts) > 1 and name not in source.keep:
+    if len(counts) > 1 and name not in origin.keep:
         if len(counts) > (n / 2 if why else max(FREE, n / 2)):
-            source.left_out[name] = (why or "texts that differ in nearly every row") + KEEP
-        elif len(counts) == n and sum(" " in text for text in counts) > n / 2:
-            source.left_out[name] = "texts that differ in every row" + KEEP
-        if name in source.left_out:
-            return None
-        source.hints += [f"column {name!r} is a category: it {why}"] * bool(why)
-        source.hints += [f"column {name!r}: 'None' counts as missing"] * any(
-            isinstance(cell, str) and cell.strip() == "None" for cell in cells
-        )
-        source.hints += alike(counts, f"column {name!r}")
-    return _varied(Category(name, texts=tuple(sorted(counts))), cells, source)
+            raise UnusedColumn((why or "texts that differ in nearly every row") + KEEP)
+        if len(counts) == n and sum(" " in text for text in counts) > n / 2:
+            raise UnusedColumn("texts that differ in every row" + KEEP)
+        hints += [f"column {name!r} is a category: it {why}"] * bool(why)
+        if any(isinstance(cell, str) and cell.strip() == "None" for cell in cells):
+            hints.append(f"column {name!r}: 'None' counts as missing")
+        hints += alike(counts, f"column {name!r}")
+    return _varied(Category(name, texts=tuple(sorted(counts))), cells, origin, hints)
 
 
-def _varied(column: Column, cells: Cells, source: Origin) -> Fit | None:
+def _varied(column: Column, cells: Cells, origin: Origin, hints: Sequence[str] = ()) -> Fit:
     """The column, unless it has one value and is none of those to keep."""
-    fit = Fit(column, *column.read(cells))
+    fit = Fit(column, *column.parse(cells), hints)
     known = fit.values[~np.isnan(fit.values)]
-    if known.std() <= 1e-12 * np.abs(known).max() and column.name not in source.keep:
-        source.left_out[column.name] = ONE
-        return None
+    if known.std() <= 1e-12 * np.abs(known).max() and column.name not in origin.keep:
+        raise UnusedColumn(ONE)
     return fit
 
 

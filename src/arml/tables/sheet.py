@@ -1,17 +1,26 @@
 """A table in a file: CSV with a header (commas, semicolons or tabs between cells), or Excel."""
 
+import contextlib
 import csv
 import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from arml.results.machine import extra
-from arml.tables.kinds import AnyCell, Number, named_cells, normal, split_number, text_of
+from arml.tables.kinds import (
+    AnyCell,
+    Number,
+    missing,
+    named_cells,
+    normal,
+    split_number,
+    text_of,
+)
 
 DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
@@ -24,77 +33,118 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 
 _Cells = dict[str, list[AnyCell]]
-"""The cells of a file by column: texts of a CSV file, values of an Excel file."""
 
 
-def read_cells(path: Path) -> tuple[_Cells, list[int]]:
-    """The cells of a file by column, and the line at which each row begins.
+class Sheet(NamedTuple):
+    """The table of a file."""
 
-    **Raises** `ValueError` in one line for a file that is not such a table.
-    """
+    where: str
+    """Its name in errors."""
+    cells: _Cells
+    """By column: texts of a CSV file, values of an Excel file."""
+    lines: list[int]
+    """The line of the file at which each row begins; the header is on line 1."""
+    remark: str = ""
+    """How the letters were read, if the file does not say it."""
+
+    def rows(self, places: Sequence[int]) -> "Sheet":
+        """Some of the rows."""
+        cells = {name: [column[i] for i in places] for name, column in self.cells.items()}
+        return self._replace(cells=cells, lines=[self.lines[i] for i in places])
+
+    def answered(self, target: str | None, numbers: bool) -> tuple[list[Any], "Sheet", "Sheet"]:
+        """The values in the column `target`, the other columns of their rows, and those of the rows
+        whose cell there is empty. Classes are texts, and one may be named NA; no number may.
+
+        **Raises** `ValueError` in one line if there is no such column.
+        """
+        if (name := normal(target or "")) not in self.cells:
+            raise self.no_column(target)
+        inputs = self._replace(cells={k: v for k, v in self.cells.items() if k != name})
+        texts = texts_of(self.cells[name])
+        empty = [missing(text) if numbers else not text for text in texts]
+        known, unknown = ([i for i, gap in enumerate(empty) if gap == e] for e in (False, True))
+        answers = self.cells[name] if numbers else texts
+        return [answers[i] for i in known], inputs.rows(known), inputs.rows(unknown)
+
+    def no_column(self, target: str | None) -> ValueError:
+        """The error for a column to predict that is not there."""
+        wrong = "to predict was named" if target is None else f"{target!r} to predict"
+        columns = ", ".join(self.cells)
+        return ValueError(f"{self.where}: no column {wrong}; name one (--target) of {columns}")
+
+
+def read_sheet(path: Path) -> Sheet:
+    """**Raises** `ValueError` in one line for a file that is no table."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}: check the path") from error
-    return cells_of_file(data, str(path))
+    return sheet_of_file(data, str(path))
 
 
-def cells_of_file(data: bytes, name: str) -> tuple[_Cells, list[int]]:
-    """`read_cells` of the bytes of a file of this name."""
+def sheet_of_file(data: bytes, name: str) -> Sheet:
+    """`read_sheet` of the bytes of a file of this name. A CSV file is in UTF-8, in UTF-16 with its
+    mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
     if name.lower().endswith(".xlsx"):
         return _excel(data, name)
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    try:
-        text = data.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}: byte {error.start} is not UTF-8: save it as CSV in UTF-8"
-        ) from error
-    return cells_of(text, name)
+    for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
+        with contextlib.suppress(UnicodeDecodeError):
+            text = data.decode(code)
+            if code != "cp1252":
+                return sheet_of(text, name)
+            if "\0" not in text:
+                odd = re.findall(r"\w*[^\x00-\x7f]\w*", text)[0]
+                remark = f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
+                return sheet_of(text, name)._replace(remark=remark)
+    raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8")
 
 
-def cells_of(text: str, where: str) -> tuple[_Cells, list[int]]:
-    """`read_cells` of a text, which errors call `where`. The delimiter is that which a first line
+def sheet_of(text: str, where: str) -> Sheet:
+    """`read_sheet` of a text, which errors call `where`. The delimiter is that which a first line
     `sep=;` names, or `_delimiter` finds."""
     text = text.removeprefix("\ufeff")
     stated = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
     start = text[stated.end() :] if stated else text
     delimiter = stated[1] if stated else _delimiter(start)
     lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
-    columns, lines = _columns(lines, rows, where)
-    return _with_points(columns, where, sure=delimiter == ";"), lines
+    sheet = _columns(lines, rows, where)
+    return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
 
 
 def read_numbers(
-    path: Path, target: str | None = None, columns: Sequence[str] | None = None
-) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...], list[str] | None, list[int]]:
+    sheet: Sheet, target: str | None = None, columns: Sequence[str] | None = None
+) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...], list[str] | None]:
     """The columns of a table in which every column but `target` has numbers, in the order of
-    `columns` if it is given; their names; the texts of the column `target`, None without one; and
-    the line of the file at which each row begins (the header is on line 1).
+    `columns` if it is given; their names; and the texts of the column `target`, None without one.
 
-    **Raises** `ValueError` in one line for a file that is not such a table.
+    **Raises** `ValueError` in one line for columns that are others, and cells that are no numbers.
     """
-    cells, lines = read_cells(path)
-    texts = (
-        ["" if c is None else text_of(c) for c in cells.pop(target)] if target in cells else None
-    )
+    cells = {name: column for name, column in sheet.cells.items() if name != target}
+    texts = texts_of(sheet.cells[target]) if target in sheet.cells else None
     if columns is not None and sorted(cells) != sorted(columns):
         raise ValueError(
-            f"{path}: its columns {', '.join(cells)} are not those of the support table, "
+            f"{sheet.where}: its columns {', '.join(cells)} are not those of the support table, "
             f"{', '.join(columns)}: rename or remove some"
         )
-    x = np.empty((len(lines), len(cells)), np.float32)
+    x = np.empty((len(sheet.lines), len(cells)), np.float32)
     for place, name in enumerate(names := tuple(columns or cells)):
-        x[:, place], _ = Number(name).read(cells[name])
+        x[:, place], _ = Number(name).parse(cells[name])
         if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
             raise ValueError(
-                f"{path}: {named_cells(name, cells[name], odd, lines)} is no finite number: remove "
-                "the column or correct it"
+                f"{sheet.where}: {named_cells(name, cells[name], odd, sheet.lines)} is no finite "
+                "number: remove the column or correct it"
             )
-    return x, names, texts, lines
+    return x, names, texts
 
 
-def _excel(data: bytes, name: str) -> tuple[_Cells, list[int]]:
+def texts_of(cells: Sequence[AnyCell]) -> list[str]:
+    """Cells as texts; a cell without a value is empty."""
+    return ["" if cell is None or cell != cell else text_of(cell) for cell in cells]
+
+
+def _excel(data: bytes, name: str) -> Sheet:
     """The first sheet of an Excel file."""
     openpyxl = extra("openpyxl", "excel", "Excel files")
     try:
@@ -106,8 +156,8 @@ def _excel(data: bytes, name: str) -> tuple[_Cells, list[int]]:
     return _columns([i + 1 for i in kept], [sheet[i] for i in kept], name)
 
 
-def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[_Cells, list[int]]:
-    """The cells below the header by column, and their lines."""
+def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
+    """The cells below the header by column."""
     if len(rows) < 2:
         found = "has a header alone" if rows else "is empty"
         wanted = "one or more rows" if rows else "a header and one or more rows"
@@ -131,7 +181,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> tuple[_Cell
         if name in columns:
             raise ValueError(f"{where}: two columns are named {name!r}: rename or remove one")
         columns[name] = cells
-    return columns, lines[1:]
+    return Sheet(where, columns, lines[1:])
 
 
 def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:

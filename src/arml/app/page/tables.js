@@ -37,7 +37,7 @@ export function startTables(about, limits) {
   target.addEventListener("change", choose);
   kind.addEventListener("change", stale);
 
-  async function read() {
+  async function read(remark = "") {
     pending?.abort();
     pending = new AbortController();
     stale();
@@ -53,7 +53,7 @@ export function startTables(about, limits) {
       target.value = known.some(({ name }) => name === before) ? before : found.target;
       choose();
       enable(true);
-      say("tables-status", "");
+      say("tables-status", remark);
     } catch (error) {
       if (error.name !== "AbortError") say("tables-status", error.message, true);
     }
@@ -64,13 +64,13 @@ export function startTables(about, limits) {
   };
   const take = async (file) => {
     try {
-      const { csv } = await ask("read-table", { name: file.name, data: await asBase64(file) });
+      const { csv, remark } = await ask("read-table", { name: file.name, data: await asBase64(file) });
       target.replaceChildren();
       text.value = csv;
+      await read(remark);
     } catch (error) {
-      return say("tables-status", error.message, true);
+      say("tables-status", error.message, true);
     }
-    await read();
   };
   text.addEventListener("input", changed);
   document.getElementById("table-file").addEventListener("change", async (event) => {
