@@ -26,7 +26,7 @@ from arml.results.machine import cores
 from arml.tasks.functions import functions_2d
 from arml.tasks.images import ClassTable, ImageEpisodes
 from arml.training.devices import everywhere, mesh_of, own_cores, share, sharing
-from arml.training.fit import OuterOptions, make_interval, make_step, start
+from arml.training.fit import OuterOptions, compiled, make_step, start
 from common import serve
 
 
@@ -62,7 +62,7 @@ def ready(
     mesh = mesh_of(1 if dispatch > 1 else sharing(batch, made.chunk, own_cores()))
     chunk = min(made.chunk, share(mesh, batch))
     step = make_step(optimiser, batch=batch, chunk=chunk, mesh=mesh, key=jax.random.key(1))
-    interval = make_interval(step, steps=dispatch, scan=dispatch > 1)
+    interval = compiled(step, dispatch if dispatch > 1 else None)
     state, tasks = everywhere(mesh, (start(learner, optimiser), tasks))
     begun = time.perf_counter()
     state, _ = jax.block_until_ready(interval(tasks, state))

@@ -22,7 +22,7 @@ import optax
 
 import arml
 from arml.results.files import read_json, write_json
-from arml.training.fit import make_interval, make_step, start
+from arml.training.fit import compiled, make_step, start
 from common import HERE, machine
 
 FILE = HERE / "results" / "networks.json"
@@ -62,7 +62,7 @@ def measured(name: str, steps: int) -> dict[str, Any]:
     learner = arml.build(method, tasks, network=network)
     optimiser = optax.adam(1e-3)
     step = make_step(optimiser, batch=batch, chunk=1, precision=precision, key=jax.random.key(0))
-    interval, state = make_interval(step, steps=1, scan=False), start(learner, optimiser)
+    interval, state = compiled(step), start(learner, optimiser)
     times = []
     for _ in range(steps + 1):
         since = time.perf_counter()

@@ -68,7 +68,7 @@ def load(path: Path, learner: PhotoLearner, classes: int = 120) -> Family:
         ]
         data = [member.read() for member, _ in members]
     small = np.stack([decode(one, size=64, where=path.name) for one in data])
-    return Family(path.stem, learner.embed(data), small, np.array([k for _, k in members]))
+    return Family(path.stem, learner.read(data), small, np.array([k for _, k in members]))
 
 
 class Draw(NamedTuple):

@@ -91,7 +91,7 @@ def member(processes: int, devices: int, port: int, process: int) -> None:
     import arml
     from arml.training.devices import everywhere, mesh_of
     from arml.training.distributed import Processes, of_all
-    from arml.training.fit import make_interval, make_step, start
+    from arml.training.fit import compiled, make_step, start
     from arml_steps import noise_images
 
     if processes > 1:
@@ -101,7 +101,7 @@ def member(processes: int, devices: int, port: int, process: int) -> None:
     tasks = noise_images(84, 1)
     tasks, state = everywhere(mesh, (tasks, start(arml.build("maml", tasks), optimiser)))
     step = make_step(optimiser, batch=4, chunk=1, mesh=mesh, key=jax.random.key(0))
-    interval = make_interval(step, steps=1, scan=False)
+    interval = compiled(step)
 
     def calls(n: int) -> None:
         nonlocal state

@@ -52,8 +52,8 @@ from sklearn.svm import SVC, SVR
 import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
-from arml.predict.choice import mean_of
 from arml.predict.folds import folds
+from arml.predict.models import mean_of
 from arml.predict.tables import widening
 from arml.results.files import write_json
 from arml.tables.columns import encoder, schema_of, width_of

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
 import arml
@@ -53,14 +52,6 @@ def test_a_figure_of_an_earlier_release_is_held_to_its_code(tmp_path, monkeypatc
     file.unlink()
     assert common.is_older(value)
     assert common.is_older({**value, "sources": {}})
-
-
-def test_images_of_noise_are_tasks():
-    import arml_steps
-
-    task = arml_steps.noise_images(8, 1).sample(jax.random.key(0))
-    assert task.support.x.shape == (5, 8, 8, 3)
-    assert task.query.x.shape == (75, 8, 8, 3)
 
 
 @pytest.mark.usefixtures("alone")

@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import pytest
 
 import arml
@@ -23,21 +22,7 @@ SMALL = (
     *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
     *("--checkpoint-every", "4", "--validation-tasks", "4", "--inner-steps", "1", "--width", "4"),
 )
-TOY = '''
-from dataclasses import dataclass
-import arml
-from arml.algorithms.maml import MAML
-
-@dataclass(frozen=True, kw_only=True)
-class ToyOptions(arml.InnerOptions):
-    """A toy: MAML under another name."""
-
-    def build(self, net, problem, *, key):
-        return MAML(net=net, inner=self.descent(net), loss=arml.loss_of(problem))
-
-arml.register("method", "toy", ToyOptions, preset=lambda problem: ToyOptions(inner_rate=0.01))
-'''
-
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 INSIDE = """
 import jax
 import arml
@@ -52,26 +37,12 @@ arml.register("method", "rescale", known.options_class, inside=inside)
 """
 
 
-@pytest.fixture(autouse=True)
-def _as_users_run():
-    """Optax's bias correction adds a float to an integer count."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
-
-
-@pytest.fixture
-def run(tmp_path, alone) -> Path:
-    """A run of the tutorial's method, network and tasks; afterwards the plug-in is forgotten."""
-    folder = tmp_path / "run"
-    command = ["train", "waves/rescale", "--run", str(folder), *SMALL, f"--plugin={OWN}"]
-    assert main(command) == 0
-    alone()
-    return folder
-
-
 def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_lacks(
-    run, tmp_path, capsys
+    tmp_path, alone, capsys
 ):
+    run = tmp_path / "run"
+    assert main(["train", "waves/rescale", "--run", str(run), *SMALL, f"--plugin={OWN}"]) == 0
+    alone()
     config = json.loads((run / "config.json").read_text())["experiment"]
     assert [config[part]["kind"] for part in ("algorithm", "tasks", "network")] == [
         *("rescale", "waves", "residual")
@@ -221,11 +192,9 @@ def test_options_that_are_not_registered_are_named():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("alone")
-def test_a_method_from_a_file_keeps_the_contract(tmp_path):
+def test_the_method_of_the_guide_keeps_the_contract():
     """Adding a method takes its file: the contract tests need no edit to test it."""
-    file = tmp_path / "toy.py"
-    file.write_text(TOY)
-    plugins.announce(file)
-    findings = list(arml.check("method", "toy"))
+    announce(OWN)
+    findings = list(arml.check("method", "rescale"))
     assert len(findings) >= 10
     assert all(finding.passed and not finding.message for finding in findings)

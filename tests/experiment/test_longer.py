@@ -3,14 +3,12 @@
 import dataclasses
 import json
 
-import equinox as eqx
-import jax
-import numpy as np
 import pytest
 
 import arml
 from arml.cli import main
 from arml.core import registry as plugins
+from arml.experiment.contract import same
 from arml.experiment.options import CALLBACKS
 from arml.experiment.scoring import evaluate_run
 from arml.nn.networks import MLPOptions
@@ -33,21 +31,12 @@ def with_outer(**options):
     return dataclasses.replace(MADE, outer=dataclasses.replace(MADE.outer, **options))
 
 
-def arrays(tree):
-    return jax.tree.leaves(eqx.filter(tree, eqx.is_array))
-
-
-def assert_same(a, b):
-    for one, other in zip(arrays(a), arrays(b), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
-
-
 def test_a_run_of_a_constant_rate_goes_on_as_if_it_had_been_longer(tmp_path):
     arml.run(MADE, tmp_path / "whole", steps=40)
     arml.run(MADE, tmp_path / "longer")
     assert arml.run(MADE, tmp_path / "longer", steps=40) == 40
     whole, longer = (arml.Run(tmp_path / name) for name in ("whole", "longer"))
-    assert_same(longer.state, whole.state)
+    same(longer.state, whole.state)
     assert longer.metrics == whole.metrics
     assert longer.experiment == whole.experiment
     assert longer.made["extended"] == [20]
@@ -109,13 +98,13 @@ def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
     rule = f"the best of {reached // 5} validation scores, at step {best}; the training ended after"
     assert run.chosen == f"{rule} 2 scores without a better one"
     arml.run(made, tmp_path / "short", steps=best)
-    assert_same(run.learner, arml.Run(tmp_path / "short").learner)
+    same(run.learner, arml.Run(tmp_path / "short").learner)
     result = evaluate_run(tmp_path / "run", tasks=4).result
     assert (result["steps"], result["chosen"]) == (best, run.chosen)
     tasks = run.tasks("validation")
     fitted = arml.fit(arml.build(made, tasks), tasks, steps=40, outer=made.outer, validation=tasks)
     assert fitted.chosen == run.chosen
-    assert_same(fitted.learner, run.learner)
+    same(fitted.learner, run.learner)
     with pytest.raises(ValueError, match="patience and keep need validation tasks"):
         arml.fit(arml.build("maml", tasks), tasks, steps=4, patience=1)
 

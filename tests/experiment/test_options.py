@@ -64,36 +64,26 @@ def test_numbers_must_be_finite_and_large_enough():
         ({"queries": 0}, "queries must be at least 1, got 0"),
         ({"size": 8}, "size must be from 16 to 1024 px, got 8"),
         ({"data": ()}, "give --data"),
+        ({"ways": 9}, "for 9-way tasks"),
+        ({"train_ways": 9}, "for 9-way tasks"),
+        ({"train_ways": 1}, "train_ways must be 0 or at least the 2 ways, got 1"),
+        ({"queries": 4}, r"at least 5 images of each class .*, got 4 in 'class0'"),
+        ({"data": ("none",)}, "none: expected a folder or an archive"),
     ],
 )
-def test_image_options_are_refused_before_any_data_is_read(tmp_path, change, said):
-    options = dataclasses.replace(episodes(tmp_path / "none"), **change)
-    for refuse in (options.check, lambda: options.build(tmp_path / "split.json")):
-        with pytest.raises(ValueError, match=said):
-            refuse()
+def test_image_options_are_refused_before_any_image_is_decoded(
+    pictures, tmp_path, monkeypatch, change, said
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("decoded")
 
-
-def test_a_refused_run_leaves_no_split(pictures, tmp_path):
-    split = tmp_path / "split.json"
-    with pytest.raises(ValueError, match="for 9-way tasks"):
-        episodes(pictures, ways=9).build(split)
-    assert not split.exists()
-    episodes(pictures, split_seed=3).build(split)
-    assert json.loads(split.read_text())["seed"] == 3
-
-
-@pytest.mark.parametrize("change", [{"ways": 9}, {"train_ways": 9}])
-def test_too_many_ways_are_refused_before_any_image_is_decoded(pictures, tmp_path, change):
-    def progress(*_: object) -> None:
-        pytest.fail("it decoded images")
-
-    with pytest.raises(ValueError, match="for 9-way tasks"):
-        episodes(pictures, **change).build(tmp_path / "split.json", progress=progress)
+    monkeypatch.setattr("arml.datasets.folders.decoded", refuse)
+    with pytest.raises(ValueError, match=said):
+        dataclasses.replace(episodes(pictures), **change).build(tmp_path / "split.json")
+    assert not (tmp_path / "split.json").exists()
 
 
 def test_training_tasks_may_have_more_ways(pictures, tmp_path):
-    with pytest.raises(ValueError, match="train_ways must be 0 or at least the 2 ways, got 1"):
-        episodes(pictures, train_ways=1).check()
     splits = episodes(pictures, train_ways=3).build(tmp_path / "split.json")
     ways = [part.problem.outputs for part in (splits.train, splits.validation, splits.test)]
     assert ways == [3, 2, 2]
@@ -103,32 +93,13 @@ def test_a_split_with_another_seed_is_refused(pictures, tmp_path):
     split = tmp_path / "split.json"
     first = episodes(pictures, split_seed=1).build(split)
     before = split.read_bytes()
+    assert json.loads(before)["seed"] == 1
     again = episodes(pictures, split_seed=1).build(split)
     assert again.sources == first.sources
     np.testing.assert_array_equal(again.test.pixels, first.test.pixels)
     with pytest.raises(ValueError, match="with the seed 2, got one with 1; give that split seed"):
         episodes(pictures, split_seed=2).build(split)
     assert split.read_bytes() == before
-
-
-def test_counts_and_paths_are_checked_before_the_first_image_is_decoded(
-    pictures, tmp_path, monkeypatch
-):
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("decoded")
-
-    monkeypatch.setattr("arml.datasets.folders.decoded", refuse)
-    split = tmp_path / "split.json"
-    with pytest.raises(ValueError, match=r"at least 5 images of each class .*, got 4 in 'class0'"):
-        episodes(pictures, queries=4).build(split)
-    with pytest.raises(ValueError, match="none: expected a folder or an archive"):
-        episodes(pictures, tmp_path / "none").build(split)
-    few = tmp_path / "few" / "only"
-    few.mkdir(parents=True)
-    (few / "a.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"few: expected at least . train classes"):
-        episodes(pictures, few.parent).build(split)
-    assert not split.exists()
 
 
 def described(change: dict[str, Any]) -> Any:
@@ -157,19 +128,15 @@ def test_what_json_holds_is_read_back():
     ("change", "said"),
     [
         ({"recipe": None}, "experiment: Object missing required field `recipe`;"),
-        ({"steps": "x"}, "experiment: Expected `int`, got `str` - at `$.steps`;"),
-        ({"scan": 1}, "experiment: Expected `bool`, got `int` - at `$.scan`;"),
         ({"steps": True}, "experiment: Expected `int`, got `bool` - at `$.steps`;"),
         ({"outer": 3}, "expected outer to be one of adam, got 3"),
         ({"network": [1]}, "expected network to be one of mlp, conv4, resnet12, "),
         ({"tasks.kind": ["a"]}, "expected tasks to be one of functions, folders, "),
         ({"tasks.noise": "loud"}, "tasks: Expected `float`, got `str` - at `$.noise`;"),
         ({"network.hidden": [8, "x"]}, "network: Expected `int`, got `str` - at `$.hidden[1]`;"),
-        ({"network.hidden": [0]}, "network: hidden must be at least 1, got 0"),
         ({"network.hidden": [10**9]}, "network: hidden must be at most 100,000, got 1,000,000,000"),
         ({"network.init": "odd"}, "network: Invalid enum value 'odd' - at `$.init`"),
         ({"algorithm.odd": 1}, "algorithm: Object contains unknown field `odd`;"),
-        ({"algorithm.inner_steps": 10**9}, "algorithm: inner_steps must be at most 10,000"),
     ],
 )
 def test_a_configuration_that_is_none_is_one_line(change, said):
@@ -182,63 +149,36 @@ def test_a_configuration_that_is_none_is_one_line(change, said):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "said"),
+    ("path", "value", "said"),
     [
-        (
-            "regression2d/arml",
-            {"algorithm.inner_rate": math.nan},
-            "inner_rate must be a finite number, got nan",
-        ),
-        ("regression2d/arml-paper", {"algorithm.mu_1": math.inf}, "mu_1 must be a finite number"),
-        ("regression2d/arml", {"algorithm.hidden": (0,)}, "hidden must be at least 1, got 0"),
-        ("regression2d/maml", {"outer.outer_rate": math.nan}, "outer_rate must be a finite number"),
-        ("regression2d/maml", {"outer.clip": math.inf}, "clip must be a finite number, got inf"),
-        ("regression2d/maml", {"network.hidden": (8, -1)}, "hidden must be at least 1, got -1"),
-        ("regression2d/maml", {"tasks.noise": math.nan}, "noise must be a finite number, got nan"),
-        ("regression2d/maml", {"seed": -1}, "seed must be 0 or more, got -1"),
-        ("regression2d/maml", {"seed": 2**32}, "seed must be at most 4,294,967,295"),
-        ("folders/maml", {"network.filters": 0}, "filters must be at least 1, got 0"),
-        ("folders/maml", {"tasks.data": ("a",), "tasks.ways": 1}, "ways must be at least 2"),
+        ("outer.optimiser", "Adam", "optimiser must be one of 'adam', 'adamw', .*'Adam'"),
+        ("outer.encoder_factor", -1.0, "encoder_factor must be 0 or more, got -1.0"),
+        ("outer.momentum", 0.9, "the optimiser adam has no momentum: .* rmsprop or sgd"),
+        ("outer.outer_rate", "0.1", "outer_rate must be a finite number, got '0.1'"),
+        ("outer.outer_rate", math.nan, "outer_rate must be a finite number"),
+        ("outer.clip", math.inf, "clip must be a finite number, got inf"),
+        ("algorithm.inner_steps", 2.5, "inner_steps must be a whole number, got 2.5"),
+        ("algorithm.first_order", "no", "first_order must be True or False, got 'no'"),
+        ("network.init", "odd", "init must be one of 'authors', 'he', got 'odd'"),
+        ("network.hidden", [40, 40], r"hidden must be a tuple, got \[40, 40\]"),
+        ("network.hidden", (40, 0.5), "hidden must be a tuple, each a whole number, got"),
+        ("network.hidden", (8, -1), "hidden must be at least 1, got -1"),
+        ("tasks.noise", math.nan, "noise must be a finite number, got nan"),
+        (".batch", True, "batch must be a whole number, got True"),
+        (".seed", -1, "seed must be 0 or more, got -1"),
+        (".seed", 2**32, "seed must be at most 4,294,967,295"),
     ],
 )
-def test_what_cannot_be_run_is_refused_first(name, change, said, tmp_path):
-    experiment = recipe(name)
-    for path, new in change.items():
-        part, _, field = path.rpartition(".")
-        inside = dataclasses.replace(
-            getattr(experiment, part) if part else experiment, **{field: new}
-        )
-        experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
-    with pytest.raises(ValueError, match=said):
-        run(experiment, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("part", "change", "said"),
-    [
-        ("outer", {"optimiser": "Adam"}, "optimiser must be one of 'adam', 'adamw', .*'Adam'"),
-        ("outer", {"schedule": "exponential"}, "schedule must be one of 'constant', 'linear', "),
-        ("outer", {"encoder_factor": -1.0}, "encoder_factor must be 0 or more, got -1.0"),
-        ("outer", {"momentum": 0.9}, "the optimiser adam has no momentum: .* rmsprop or sgd"),
-        ("outer", {"outer_rate": "0.1"}, "outer_rate must be a finite number, got '0.1'"),
-        ("algorithm", {"inner_steps": 2.5}, "inner_steps must be a whole number, got 2.5"),
-        ("algorithm", {"first_order": "no"}, "first_order must be True or False, got 'no'"),
-        ("network", {"init": "odd"}, "init must be one of 'authors', 'he', got 'odd'"),
-        ("network", {"hidden": [40, 40]}, r"hidden must be a tuple, got \[40, 40\]"),
-        ("network", {"hidden": (40, 0.5)}, "hidden must be a tuple, each a whole number, got"),
-        ("", {"batch": True}, "batch must be a whole number, got True"),
-    ],
-)
-def test_options_of_python_are_checked_wherever_they_enter(part, change, said, tmp_path):
+def test_options_are_checked_wherever_they_enter(path, value, said, tmp_path):
     experiment = recipe("regression2d/maml")
-    tasks, ((name, value),) = experiment.tasks, change.items()
+    tasks, (part, _, name) = experiment.tasks, path.partition(".")
     inside = dataclasses.replace(getattr(experiment, part) if part else experiment)
     object.__setattr__(inside, name, value)  # without the tests' own check of types
     experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
     with pytest.raises(ValueError, match=said) as raised:
         run(experiment, tmp_path / "run")
     assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
     if part in ("network", "outer"):
         with pytest.raises(ValueError, match=said):
             build(experiment, tasks)
@@ -250,14 +190,6 @@ def test_options_of_python_are_checked_wherever_they_enter(part, change, said, t
 def test_a_bound_holds_for_a_float_too():
     with pytest.raises(ValueError, match="mu must be at most 1,000, got 5,000"):
         check_options(ExtendedARMLOptions(mu=5000.0))
-
-
-def test_checkpoints_without_a_config_are_nobodys(tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "20.safetensors").touch()
-    with pytest.raises(RunError, match=r"has checkpoints, but no config.json .* restore the file"):
-        run(recipe("regression2d/maml"), str(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} <= {"checkpoints", ".lock"}
 
 
 def test_data_are_told_by_absolute_paths(pictures, tmp_path, monkeypatch):
@@ -280,9 +212,3 @@ def test_a_fingerprint_is_of_all_options_but_seed_and_place(pictures):
         dataclasses.replace(one, tasks=episodes(pictures, shots=2)),
     ):
         assert fingerprint(one) != fingerprint(other)
-
-
-def test_the_plain_name_is_the_best_arml_that_there_is_for_the_kind_of_problem():
-    assert recipe("regression2d/arml").algorithm.read_by == "evidence"
-    assert recipe("starter/arml").algorithm.gate == "templates"
-    assert recipe("features/arml").algorithm.gate == "templates"

@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 
-import equinox as eqx
-import jax
-import numpy as np
 import pytest
 
 from arml.cli import main
 from arml.cli.train import Training
+from arml.experiment.contract import same
 from arml.experiment.running import Run
 from arml.experiment.scoring import evaluate_run
 from arml.training.checkpoint import place_of
@@ -51,17 +49,10 @@ def copy(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "copy")
 
 
-def state(folder):
-    """Everything in the newest checkpoint, but the seconds that it took."""
-    learner = Run(folder).learner
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(learner, eqx.is_array))]
-
-
 def assert_same_run(a, b):
     assert (a / "metrics.jsonl").read_bytes() == (b / "metrics.jsonl").read_bytes()
     assert Run(a).step == Run(b).step == STEPS
-    for one, other in zip(state(a), state(b), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    same(Run(a).state, Run(b).state)
 
 
 def steps_of(folder):
@@ -116,8 +107,7 @@ def test_slow_steps_are_shown_one_by_one_and_a_stop_saves_within_one(tmp_path, m
     assert "stopped and saved at step 13" in capsys.readouterr().out
     assert train(tmp_path / "stopped", *slow) == 0
     assert sorted({*steps_of(tmp_path / "stopped")}) == [10, 13, 20]
-    for one, other in zip(state(tmp_path / "whole"), state(tmp_path / "stopped"), strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    same(Run(tmp_path / "whole").state, Run(tmp_path / "stopped").state)
 
 
 def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):
@@ -170,27 +160,9 @@ def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
     assert evaluate_run(copy, tasks=4).result["trained"] is None
 
 
-def test_a_lost_config_is_no_invitation(copy, capsys):
-    (copy / "config.json").unlink()
-    assert "restore the file" in refused(capsys, copy, "--batch", "5")
-    assert not (copy / "config.json").exists()
-
-
-def test_a_config_cut_short_is_refused(copy, capsys):
-    path = copy / "config.json"
-    path.write_text(path.read_text()[:50])
-    assert "cut short or damaged" in refused(capsys, copy)
-
-
-def test_a_config_without_its_experiment_is_refused(copy, capsys):
-    (copy / "config.json").write_text('{"recipe": "r"}')
-    assert main(["evaluate", str(copy)]) == 2
-    assert "expected an experiment" in capsys.readouterr().err
-
-
-def cut(checkpoint):
-    """Cut a checkpoint in half."""
-    checkpoint.write_bytes(checkpoint.read_bytes()[: checkpoint.stat().st_size // 2])
+def cut(file):
+    """Cut a file in half."""
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
 def flip(checkpoint):
@@ -203,6 +175,21 @@ def flip(checkpoint):
 def empty(checkpoint):
     """What a file system leaves after a power cut."""
     checkpoint.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "damage", "said"),
+    [
+        ("train", lambda run: (run / "config.json").unlink(), "restore the file"),
+        ("train", lambda run: cut(run / "config.json"), "cut short or damaged"),
+        ("evaluate", lambda run: (run / "config.json").write_text("{}"), "expected an experiment"),
+        ("evaluate", lambda run: shutil.rmtree(run / "checkpoints"), "expected a checkpoint"),
+    ],
+)
+def test_a_folder_that_lacks_a_file_is_refused(copy, capsys, command, damage, said):
+    damage(copy)
+    assert (train(copy) if command == "train" else main([command, str(copy)])) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("default")
@@ -238,20 +225,10 @@ def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
     assert "is of another learner: expected " in refused(capsys, copy, "--hidden", "9")
 
 
-@pytest.mark.parametrize("place", ["/", ""])
-def test_a_place_that_is_no_folder_of_its_own_is_refused(capsys, place):
-    assert "expected a folder of the run's own" in refused(capsys, place)
-
-
-def test_a_run_without_checkpoints_says_so(copy, capsys):
-    shutil.rmtree(copy / "checkpoints")
-    assert main(["evaluate", str(copy)]) == 2
-    assert "expected a checkpoint" in capsys.readouterr().err
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
+def test_a_place_that_is_no_folder_of_its_own_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
-    refused(capsys, tmp_path / "file")
+    for place, said in (("/", "run's own"), ("", "run's own"), (tmp_path / "file", "got the file")):
+        assert said in refused(capsys, place)
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -261,7 +238,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         interrupted_at(patch, 20)
         assert train(folder, *wide) == 130
-    before = state(folder)
+    before = Run(folder).state
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
@@ -271,8 +248,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):
     assert "could not write the checkpoint of step 40" in said
     assert ": File too large; earlier checkpoints are unchanged" in said
     assert Run(folder).step == 20
-    for one, other in zip(before, state(folder), strict=True):
-        np.testing.assert_array_equal(one, other)
+    same(before, Run(folder).state)
     with monkeypatch.context() as patch:
         interrupted_at(patch, 60)
         assert train(folder, *wide) == 130

@@ -2,13 +2,10 @@
 
 import multiprocessing
 import os
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
-from arml.cli import main
 from arml.experiment.running import Run
 from arml.results.files import read_metrics
 from arml.results.folder import read_config
@@ -68,10 +65,3 @@ def check_one_trained(folder, seeds):
 @pytest.mark.parametrize("seeds", [(0, 0, 0, 0, 0), (0, 1, 2, 3, 4)])
 def test_one_of_five_processes_trains(tmp_path, seeds):
     check_one_trained(tmp_path / "run", seeds)
-
-
-def test_explain_of_a_folder_of_seeds_names_a_run(tmp_path, capsys):
-    folder = Path(__file__).parents[1] / "fixtures" / "run"
-    shutil.copytree(folder, tmp_path / "seed-0")
-    assert main(["explain", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert f"name one, such as {tmp_path / 'seed-0'}" in capsys.readouterr().err

@@ -79,10 +79,13 @@ def test_jobs_are_carried_out_and_one_that_fails_stops_no_other(tmp_path):
     assert log.read_text().count("a library that prints") == 5
 
 
-def test_all_workers_stop_and_save(tmp_path):
+@pytest.mark.parametrize("on", [None, pytest.param("ray", marks=pytest.mark.slow)])
+def test_all_workers_stop_and_save(on, tmp_path, request):
+    if on:
+        request.getfixturevalue("ray")
     both = [tmp_path / "0.txt", tmp_path / "1.txt"]
     stop = lambda: all(one.exists() for one in both)  # noqa: E731
-    found, failed = done(tmp_path, ["wait"] * 3, workers=2, stop=stop)
+    found, failed = done(tmp_path, ["wait"] * 3, workers=2, stop=stop, on=on)
     assert failed == {}
     assert found == [[{"waits": True}, {"saved": True}]] * 2 + [[]]
 
@@ -98,15 +101,6 @@ def test_ray_carries_out_jobs_and_tries_one_again_whose_worker_was_killed(ray, t
     assert found[0][0]["pid"] != os.getpid()
     assert found[1] == [{"again": False}, {"again": True}]
     assert failed == {2: "expected a number", 3: "KeyError: 'none'"}
-
-
-@pytest.mark.slow
-def test_jobs_on_ray_stop_and_save(ray, tmp_path):
-    both = [tmp_path / "0.txt", tmp_path / "1.txt"]
-    stop = lambda: all(one.exists() for one in both)  # noqa: E731
-    found, failed = done(tmp_path, ["wait"] * 3, workers=2, stop=stop, on=ray)
-    assert failed == {}
-    assert found == [[{"waits": True}, {"saved": True}]] * 2 + [[]]
 
 
 def test_another_place_than_ray_is_refused(tmp_path):

@@ -1,41 +1,33 @@
 """Looking inside ARML: what is written, what it adds up to, and what is refused."""
 
-import re
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import cv2
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from arml.algorithms.arml import ARMLOptions
+from arml.algorithms.arml import ARMLOptions, ClassMeans
 from arml.algorithms.maml import MAMLOptions
-from arml.core.episodes import Examples, Problem
-from arml.core.learner import Adapted, Loss, MetaLearner
-from arml.core.losses import mse
+from arml.core.episodes import Problem
 from arml.experiment.options import to_json
-from arml.experiment.recipes import build, recipe, started
+from arml.experiment.recipes import recipe, started
 from arml.experiment.running import Clocked, Run
 from arml.explain.explaining import (
     by_family,
     default_threshold,
     explain,
     inside,
+    prototype_names,
     read_task,
     read_tasks,
 )
 from arml.explain.interventions import code_of, equal, other_codes, silenced, without
-from arml.nn.networks import Conv4Options, MLPOptions
-from arml.report.page import write_page
+from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, read_json, write_json
-from arml.results.scores import Scores
 from arml.tasks.functions import FAMILIES, functions_2d
-from arml.tasks.options import FoldersOptions
 from arml.training import checkpoint
 from arml.training.evaluate import concatenated, evaluate, looks
 
@@ -78,15 +70,6 @@ def files(run: Path) -> list[Path]:
 def learner(options):
     net = MLPOptions(hidden=(4,)).build(PROBLEM, key=jax.random.key(0))
     return options.build(net, PROBLEM, key=jax.random.key(1))
-
-
-class Zero(MetaLearner):
-    """Predicts zero: only the tasks that it is scored on matter here."""
-
-    loss: Loss = eqx.field(static=True, default=mse)
-
-    def adapt(self, support: Examples, *, key: Any) -> Adapted:
-        return Adapted(lambda x: 0 * x[:, :1])
 
 
 def test_all_files_are_written_and_returned(run, files):
@@ -182,16 +165,6 @@ def test_all_vertices_kept_is_the_graph_itself(trained):
 
 
 @pytest.mark.slow
-def test_the_tasks_are_those_of_the_evaluation_whatever_the_chunk(trained):
-    test = trained.splits.test
-    reads = read_tasks(trained.learner, test, n=12, chunk=5)
-    assert reads.links.shape == (12, 2, VERTICES)
-    np.testing.assert_array_equal(
-        reads.family, evaluate(Zero(), test, split="test", n=12, chunk=12).families
-    )
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reaches", "options"),
     [
@@ -213,7 +186,8 @@ def test_links_between_vertices_reach_a_task_only_by_some_wirings(reaches, optio
         assert found.effect < 1e-5
 
 
-def test_the_median_is_taken_between_different_vertices():
+def test_prototypes_are_named_and_the_median_is_taken_between_different_vertices():
+    assert prototype_names(ClassMeans(2), 2) == ["class 0", "class 1"]
     assert default_threshold(np.array([[0, 0.1, 0.2], [0.1, 0, 0.9], [0.2, 0.9, 0]])) == 0.2
     assert default_threshold(np.zeros((1, 1))) == 0.5
 
@@ -245,63 +219,3 @@ def test_what_is_no_run_or_no_number_of_tasks_is_refused(run, tmp_path):
     with pytest.raises(RunError, match="expected one or more tasks, got 0; raise --tasks"):
         explain(run, tmp_path / "out", tasks=0)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_report_shows_what_was_explained(run, files, tmp_path):
-    scores = Scores(np.ones(6), np.arange(6), names=FAMILIES)
-    result = {
-        "recipe": TINY.recipe,
-        "seed": 0,
-        "split": "test",
-        "metric": "mse",
-        "score": scores.score,
-        "families": scores.by_family(),
-        "inner_steps": 1,
-        "protocol": "10-shot",
-        "commit": None,
-        "versions": {},
-        "device": "cpu",
-        "seconds": 1.0,
-        "parameters": 1,
-        "steps": 2,
-        "floor": None,
-    }
-    write_json(run / "result.json", result)
-    write_page([run], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert len(re.findall("<img ", page)) == 4
-    assert "The meta-knowledge graph of 5 vertices" in page
-    assert f"({TASKS} tasks in all)" in page
-    assert "so they have no meaning" in page
-
-
-@pytest.mark.slow
-def test_images_are_explained_by_class(tmp_path, monkeypatch):
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    noise = np.random.default_rng(0)
-    data = []
-    for family in ("dark", "light"):
-        data.append(str(tmp_path / family))
-        for c in range(12):
-            (tmp_path / family / f"c{c}").mkdir(parents=True)
-            for i in range(2):
-                pixels = noise.integers(0, 256, (16, 16, 3), np.uint8)
-                cv2.imwrite(str(tmp_path / family / f"c{c}" / f"{i}.png"), pixels)
-    tiny = replace(
-        recipe("folders/arml"),
-        algorithm=ARMLOptions(structure="classes", vertices=3, width=4, summary="mlp"),
-        network=Conv4Options(filters=2),
-        tasks=FoldersOptions(data=tuple(data), ways=2, shots=1, queries=1, size=16),
-    )
-    splits = tiny.tasks.build(tmp_path / "split.json")
-    built = build(tiny, splits.train.problem)
-    trained = SimpleNamespace(experiment=tiny, learner=built, splits=splits, step=1)
-    monkeypatch.setattr("arml.explain.explaining.Run", lambda folder: trained)
-    monkeypatch.setattr("arml.explain.explaining.save_figure", lambda figure, path: ())
-    files = explain(tmp_path, tmp_path / "out", tasks=10)
-    found = read_json(files[0])
-    assert found["families"] == ["dark", "light"]
-    assert found["prototype_names"] == ["class 0", "class 1"]
-    assert np.shape(found["average"]["dark"]["mean"]) == (2, 3)
-    np.testing.assert_allclose(np.sum(found["average"]["light"]["mean"], 1), 1, rtol=1e-5)

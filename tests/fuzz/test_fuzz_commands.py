@@ -42,20 +42,8 @@ WORDS = (
 )  # fmt: skip
 """Words that stand in the place of another, or beside it."""
 NO_NUMBERS = (
-    "",
-    "x",
-    "1,5",
-    "1e",
-    "--3",
-    "0x10",
-    "nan",
-    "1 2",
-    "None",
-    "1/2",
-    "٣",
-    "\x00",
-    "1e999",
-)
+    "", "x", "1,5", "1e", "--3", "0x10", "nan", "1 2", "None", "1/2", "٣", "\x00", "1e999",
+)  # fmt: skip
 NO_WHOLE_NUMBERS = (*NO_NUMBERS, "1.5", "1e3", "-0.0", "inf")
 NEVER = (*NO_NUMBERS, "-inf", "-1", "-1e30")
 """Values that no option with a number has."""

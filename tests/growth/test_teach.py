@@ -99,19 +99,15 @@ def test_an_exported_learner_needs_the_data_that_it_knows(place, capsys):
     capsys.readouterr()
     assert grow(place, shared, place / "nothing") == 2
     assert "give them with --known" in capsys.readouterr().err.replace("\n", " ")
-    assert not (place / "nothing").exists()
 
 
-def test_a_family_that_is_too_small_is_refused(place, capsys):
+def test_a_family_that_is_too_small_and_functions_are_refused(place, capsys):
+    assert grow(place, "regression2d", place / "functions") == 2
+    assert "whose tasks take no data" in capsys.readouterr().err
     assert grow(place, "starter", place / "small") == 2
     said = capsys.readouterr().err
     assert "expected at least 10 train classes" in said
     assert "add some, because a learner keeps its ways, shots and queries when it grows" in said
-
-
-def test_functions_take_no_data(place, capsys):
-    assert grow(place, "regression2d", place / "functions") == 2
-    assert "whose tasks take no data" in capsys.readouterr().err
 
 
 def test_a_new_learner_must_gain_and_may_lose_two_points_at_most():

@@ -15,12 +15,12 @@ from arml.experiment.recipes import build
 from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.base import softmax
-from arml.predict.choice import mean_of
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
 from arml.predict.models import (
     PRIOR,
     class_weights,
     fitted,
+    mean_of,
     models_of,
     process,
 )
@@ -48,12 +48,12 @@ def test_logistic_regression_minimises_its_loss(ways):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(ways), 6)
     x = rng.normal(size=(len(y), 30)) + 2 * np.eye(ways, 30)[y]
-    function = fitted("logistic", x, y)
+    function = fitted("logistic", x, y, ways)
     odds = function(x)
     assert odds.shape == (len(y), ways)
     assert odds.argmax(axis=1).tolist() == y.tolist()
     new = rng.normal(size=(5, 30)).astype(np.float32)
-    traced = jax.jit(fitted("logistic", x, y, jnp))(new)
+    traced = jax.jit(fitted("logistic", x, y, ways, jnp))(new)
     np.testing.assert_allclose(softmax(np.asarray(traced)), softmax(function(new)), atol=1e-4)
     if ways == 2:  # against the loss itself, of one vector of weights
         rows = (x - x.mean(axis=0)) / np.sqrt(np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)))

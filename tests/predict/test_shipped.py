@@ -118,7 +118,7 @@ def test_more_examples_than_in_training_do_not_make_it_worse():
 
 def test_predictions_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="scale them to its range"):
-        by_chunks(lambda x: np.full((len(x), 1), np.inf), np.ones((3, 1)))
+        by_chunks(lambda x: np.full((len(x), 1), np.inf), np.ones((3, 1)), 8)
 
 
 def test_texts_and_numbers_as_labels_are_not_one():

@@ -83,9 +83,3 @@ def test_a_thread_that_holds_it_may_hold_it_again_and_another_may_not(tmp_path):
     assert len(refused) == 1
     other()
     assert len(refused) == 1
-
-
-def test_a_file_is_no_folder_to_hold(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunError, match="name another"), locked(tmp_path / "file"):
-        pass

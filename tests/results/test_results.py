@@ -16,7 +16,6 @@ from arml.results.files import (
     read_metrics,
     truncate_metrics,
     write_json,
-    write_text,
 )
 from arml.results.folder import read_result, read_run
 from arml.results.scores import Scores, paired
@@ -110,12 +109,6 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path, kind: str) -> Non
     assert [f.name for f in tmp_path.iterdir()] == ["place"]
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
-    write_text(tmp_path / "a", "")
-    with pytest.raises(RunError, match="could not write"):
-        write_text(tmp_path / "a" / "b", "")
-
-
 @pytest.mark.parametrize("text", ['{"a": 1', "", "[1]", '{"a": NaN}', "\xff"])
 def test_damaged_json_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.json"
@@ -145,11 +138,8 @@ def test_metrics_survive_a_torn_last_line(tmp_path: Path) -> None:
         truncate_metrics(file, 9)
         append_metric(file, records[3])
         assert file.read_bytes() == whole
-
-
-def test_metrics_never_hold_nan(tmp_path: Path) -> None:
-    append_metric(tmp_path / "m", {"step": np.int64(1), "loss": np.float32("nan")})
-    assert read_metrics(tmp_path / "m") == [{"step": 1, "loss": None}]
+    append_metric(file, {"step": np.int64(4), "loss": np.float32("nan")})
+    assert read_metrics(file)[-1] == {"step": 4, "loss": None}
 
 
 def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
@@ -193,34 +183,18 @@ def test_the_interval_covers_the_mean_in_95_of_100() -> None:
     assert 0.93 < np.mean(hits) < 0.965
 
 
-def test_pairing_removes_what_two_methods_share() -> None:
-    hard = np.linspace(0, 100, 50)
-    score = paired(hard + 1.0, hard)
-    assert score["mean"] == pytest.approx(1.0)
-    assert score["ci95"] == pytest.approx(0.0, abs=1e-12)
-    assert score["n"] == 50
-
-
 def test_scores_that_are_not_finite_are_none() -> None:
     assert scores(1, np.inf).score == {"mean": None, "ci95": None, "n": 2}
     assert paired(np.array([np.inf, 1.0]), np.array([np.inf, 1.0]))["mean"] is None
 
 
-def test_a_result_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "result.json"
-    write_json(file, RESULT)
-    assert read_result(file) == RESULT
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": "0"}, r"Expected `int`, got `str` - at `\$.seed`"),
+        ({"seed": "0"}, r"Expected `int`, got `str` - at `\$.seed`; make the file again"),
         ({"trained": "here"}, r"Expected `object \| null`, got `str` - at `\$.trained`"),
-        ({"options": 3}, r"Expected `str \| null`, got `int` - at `\$.options`"),
         ({"metric": "f1"}, r"mse\|accuracy.* at `\$.metric`"),
         ({"score": {"mean": 1.0}}, r"required field `ci95` - at `\$.score`"),
-        ({"families": {"line": 3}}, r"Expected `object`, got `int` - at `\$.families"),
     ],
 )
 def test_a_wrong_result_is_refused_in_one_line(
@@ -230,12 +204,6 @@ def test_a_wrong_result_is_refused_in_one_line(
     with pytest.raises(RunError, match=message) as error:
         read_result(tmp_path / "result.json")
     assert one_line(error)
-
-
-def test_a_missing_field_is_named(tmp_path: Path) -> None:
-    write_json(tmp_path / "result.json", {k: v for k, v in RESULT.items() if k != "steps"})
-    with pytest.raises(RunError, match="required field `steps`; make the file again"):
-        read_result(tmp_path / "result.json")
 
 
 def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
@@ -249,8 +217,7 @@ def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert run.config["experiment"] == {"a": 1}
     assert run.metrics == [{"step": 1, "loss": 2.0}]
-    assert run.result is not None
-    assert run.result["recipe"] == "regression2d/maml"
+    assert run.result == RESULT
     assert run.explain == explained
 
 

@@ -62,7 +62,7 @@ def test_beyond_few_rows_a_mean_of_models_predicts(tmp_path):
     assert math.isclose(sum(found.weights.values()), 1)
     assert "random forest" in found.model
     checked = found.reliability()
-    assert {*checked.others} == {"the learner", "logistic regression", *TREES}
+    assert {*checked.others} == {"learner", "logistic regression", *TREES}
     assert "predicted by " + found.model in str(checked)
     truth = {
         name: np.mean(
@@ -92,7 +92,9 @@ def test_a_fold_chooses_its_weights_without_its_own_rows():
     given = predictor.learner, predictor.schema, predictor.values, labels, predictor.classes
     other = TablePredictor(*given)
     vars(other)["_parts"] = predictor._parts
-    np.testing.assert_array_equal(predictor._left(train)[test], other._left(train)[test])
+    np.testing.assert_array_equal(
+        predictor.choice.mean(train)[test], other.choice.mean(train)[test]
+    )
     assert other.weights != predictor.weights
 
 
@@ -272,7 +274,7 @@ def test_keys_go_through_to_the_answers(tmp_path, capsys):
     assert main([*words, "--query", str(query), "--without", "batch", "--no-reliability"]) == 0
     answers, said = capsys.readouterr()
     said = " ".join(said.split())
-    assert "not used: Nr (numbers the rows by its name; --keep or keep= uses it)" in said
+    assert "not used: Nr (is a row number, judging by its name; --keep or keep= uses it)" in said
     assert "not used: label (texts that differ in nearly every row; --keep or" in said
     header, first, second = (line.split(",") for line in answers.splitlines())
     assert header == ["row", "Nr", "label", "batch", "arml_label", "probability"]
@@ -324,7 +326,8 @@ def test_frames_through_adapt_and_an_estimator():
     )
     y = pd.Series(["oak", "elm"] * 8, dtype="string")
     with pytest.warns(
-        UserWarning, match="column 'Id' is not used: numbers the rows by its name; --keep or keep="
+        UserWarning,
+        match="column 'Id' is not used: is a row number, judging by its name; --keep or keep=",
     ):
         found = arml.load("tables").adapt(frame, y)
     with pytest.warns(UserWarning, match="column 'Id'"):

@@ -41,9 +41,18 @@ class Choosing(Lines):
 
 
 class Steep(Lines):
+    families = ("lines", "steep lines")
+
+    def sample(self, key):
+        task, family = super().sample(key), jax.random.randint(key, (), 0, 2)
+        y = jnp.where(family == 1, jnp.nan, task.query.y)
+        return task._replace(query=arml.Examples(task.query.x, y), family=family)
+
+
+class Flat(Lines):
     def sample(self, key):
         task = super().sample(key)
-        return task._replace(query=arml.Examples(task.query.x, task.query.y / 0))
+        return task._replace(query=arml.Examples(task.query.x, task.query.y[:, 0]))
 
 
 class FromOne(Lines):
@@ -89,13 +98,13 @@ def net(kind=Net, problem=LINES):
     ("tasks", "said"),
     [
         (Choosing(), "Choosing: expected a sample(key) that JAX can trace, got: Attempted boolean"),
-        (Steep(), "step 1, on a task of the family 'lines': query.y of Steep has numbers that are"),
+        (Steep(), "step 1, on a task of the family 'steep lines': query.y of Steep has numbers"),
         (FromOne(), "support.y of FromOne has classes from 1 to 2, not 0 to 1: change its sample"),
     ],
 )
 def test_wrong_tasks(tasks, said):
     with pytest.raises(ValueError) as raised:  # noqa: PT011
-        arml.fit(net(problem=tasks.problem), tasks, steps=1, batch=2)
+        arml.fit(net(problem=tasks.problem), tasks, steps=1, batch=8)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -105,6 +114,7 @@ def test_wrong_tasks(tasks, said):
     [
         (FromOne(), "support.y of FromOne has classes from 1 to 2, not 0 to 1: change its sample"),
         (Astray(), "family of Astray has families from 0 to 2, not 0 to 1: change its sample"),
+        (Flat(), "Flat: expected query.y of shape (4, 1), as its problem says, got (4,)"),
         (Lines, "expected tasks, got the class Lines: give an instance, as by Lines()"),
     ],
 )

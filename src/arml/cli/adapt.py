@@ -117,12 +117,11 @@ class PredictOptions(AnswerOptions):
 def adapt_command(arguments: Sequence[str]) -> int:
     """Learn a task from your own few examples, and predict"""
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    useless = not options.query and options.save is None and not options.reliability
-    nothing = ValueError(
-        "nothing to do: give --query FILES or --save FOLDER, or check the examples"
-    )
-    if useless and not is_table(options.support):
-        raise nothing
+    asked = options.query or options.save or options.reliability or is_table(options.support)
+    if not asked:  # the rows of a table without an answer are queries, too
+        raise ValueError(
+            "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+        )
     _check_paths(options, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     if options.columns:
@@ -135,8 +134,6 @@ def adapt_command(arguments: Sequence[str]) -> int:
             queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
-    if useless and queries is None and not options.columns:
-        raise nothing
     table = isinstance(inputs, TableInputs)
     if queries is None and (options.none or options.sort_into or (options.matter and not table)):
         raise ValueError("--none, --sort-into and --matter are for --query: leave them out")

@@ -48,12 +48,9 @@ def check_command(arguments: Sequence[str]) -> int:
             passed = sum(finding.passed for finding in findings)
             failed += len(findings) - passed
             more = f", {again} more failed for a reason above" if again else ""
-            print(f"{subject}: {_checks(passed)} passed{more}", flush=True)
+            checks = "check" if passed == 1 else "checks"
+            print(f"{subject}: {passed} {checks} passed{more}", flush=True)
     return 1 if failed else 0
-
-
-def _checks(n: int) -> str:
-    return f"{n} {'check' if n == 1 else 'checks'}"
 
 
 def _parts(what: str) -> Iterator[tuple[str, str]]:

@@ -161,8 +161,9 @@ def _check_seeds(runs: Sequence[Path]) -> None:
     from arml.experiment.options import fingerprint
     from arml.experiment.running import Run
 
-    first = Run(runs[0]).experiment
-    for run in map(Run, runs):
+    opened = [Run(run) for run in runs]
+    first = opened[0].experiment
+    for run in opened:
         own = run.experiment
         if (own.recipe, fingerprint(own)) != (first.recipe, fingerprint(first)):
             raise RunError(
@@ -174,7 +175,7 @@ def _check_seeds(runs: Sequence[Path]) -> None:
                 f"{run.folder} is at step {run.last:,} of {own.steps:,}: train it to the end, or "
                 "move it away"
             )
-    if len({Run(run).experiment.seed for run in runs}) < len(runs):
+    if len({run.experiment.seed for run in opened}) < len(runs):
         raise RunError(f"two runs of {runs[0].parent} have one seed: move one of them away")
 
 

@@ -62,23 +62,24 @@ def grow_command(arguments: Sequence[str]) -> int:
     as_json, errors = given.pop("json"), Console(stderr=True)
     found = grow(**given, say=lambda line: say(errors, line))
     verdict = (
-        f"accepted with {found.moved:.0%} of the change of its weights; written to {given['out']}"
-        if found.moved
+        f"accepted with {found['moved']:.0%} of the change of its weights; "
+        f"written to {given['out']}"
+        if found["moved"]
         else "not accepted: a new family does not gain, or a known one may lose too much on "
         f"held-out classes; {given['out']} has a copy of the old learner"
     )
     console = errors if as_json else Console()
     if as_json:
-        print_json({"before": found.before, "after": found.after})
+        print_json({name: found[name] for name in ("before", "after")})
     else:
-        metric, rows = found.metric, []
-        for name, before in found.before.items():
-            gain = format_score(metric, found.gains[name], sign="+")
-            rows.append((name, number(before, metric), number(found.after[name], metric), gain))
-        tasks = f"{METRIC_NAMES[metric]} on {found.tasks} test tasks of each family"
+        metric, rows = found["metric"], []
+        for name, before in found["before"].items():
+            gain = format_score(metric, found["gains"][name], sign="+")
+            rows.append((name, number(before, metric), number(found["after"][name], metric), gain))
+        tasks = f"{METRIC_NAMES[metric]} on {found['tasks']} test tasks of each family"
         say(console, f"{tasks}, the same before and after")
         console.print(grid(("family", "before", "after", "gain ± 95%"), rows))
-    say(console, f"{verdict} ({duration(found.seconds)} in all)")
+    say(console, f"{verdict} ({duration(found['seconds'])} in all)")
     return 0
 
 

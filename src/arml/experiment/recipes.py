@@ -8,7 +8,7 @@ that are registered later have recipes too.
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -52,43 +52,6 @@ from arml.tasks.options import (
 )
 from arml.training.checkpoint import filled, named
 from arml.training.fit import OuterOptions, TrainState, seeded, start
-
-
-class Setting(NamedTuple):
-    """The part that all recipes of one data set share."""
-
-    problem: Problem
-    description: str
-    shared: Experiment
-    """Everything but the method, whose name and options are filled in."""
-    traits: tuple[str, ...] = ()
-    """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
-    `vectors`, `pictures` or `tables`), and its name."""
-
-    def of(self, method: Method, **shape: int) -> Experiment:
-        """A method's experiment in this setting, whose tasks may have other `ways`, `shots` or
-        `queries`, each at least one.
-
-        **Raises** `TypeError` for an option that the tasks do not have.
-        """
-        name = self.shared.recipe
-        made = replace(
-            self.shared,
-            recipe=f"{name}/{method.name}",
-            algorithm=method.options(shaped(self.problem, **shape)),
-            tasks=replace(self.shared.tasks, **shape),
-        )
-        for trait in ("any", kind_of(self.problem), *self.traits, name):
-            made = changed(made, method.settings.get(trait, {}))
-        return made
-
-
-def shaped(problem: Problem, **shape: int) -> Problem:
-    """The problem of tasks with other `ways`, `shots` or `queries`."""
-    changes: dict[str, Any] = {
-        "outputs" if name == "ways" else name: n for name, n in shape.items()
-    }
-    return replace(problem, **changes)
 
 
 def changed(experiment: Experiment, changes: Changes) -> Experiment:
@@ -156,18 +119,42 @@ UNNAMED = OwnOptions()
 """Stands for tasks that are given later."""
 
 
-def setting_for(
-    problem: Problem,
-    name: str = "own",
-    tasks: TasksOptions = UNNAMED,
-    description: str = "",
-    traits: tuple[str, ...] = (),
-    **changes: Any,
-) -> Setting:
-    """The setting of any tasks with this problem: the usual options for the kind of its tasks, with
-    changes."""
-    options = {**USUAL[kind_of(problem)], **changes}
-    return Setting(problem, description, Experiment(name, tasks=tasks, **options), traits)
+@dataclass(frozen=True)
+class Setting:
+    """A data set, with everything that the experiments on it share except the method."""
+
+    name: str
+    problem: Problem
+    description: str = ""
+    tasks: TasksOptions = UNNAMED
+    traits: tuple[str, ...] = ()
+    """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
+    `vectors`, `pictures` or `tables`), and its name."""
+    changes: JsonView = field(default_factory=dict)
+    """Options of its experiments that are not the usual ones for the kind of its tasks."""
+
+    @property
+    def shared(self) -> Experiment:
+        """Everything but the method."""
+        options = {**USUAL[kind_of(self.problem)], **self.changes}
+        return Experiment(self.name, tasks=self.tasks, **options)
+
+    def of(self, method: Method, **shape: int) -> Experiment:
+        """A method's experiment in this setting, whose tasks may have other `ways`, `shots` or
+        `queries`, each at least one.
+
+        **Raises** `TypeError` for an option that the tasks do not have.
+        """
+        changes: dict[str, Any] = {"outputs" if k == "ways" else k: n for k, n in shape.items()}
+        made = replace(
+            self.shared,
+            recipe=f"{self.name}/{method.name}",
+            algorithm=method.options(replace(self.problem, **changes)),
+            tasks=replace(self.tasks, **shape),
+        )
+        for trait in ("any", kind_of(self.problem), *self.traits, self.name):
+            made = changed(made, method.settings.get(trait, {}))
+        return made
 
 
 def prepared(
@@ -179,10 +166,15 @@ def prepared(
     `steps` is the authors' number of outer steps for Plain- and Art-Multi, and MAML's for
     miniImageNet.
     """
-    tasks, outer = StoreOptions(store=store, size=size), OuterOptions(outer_rate=rate)
-    more = {"outer": outer, "steps": steps, "validate_every": min(1_000, steps // 10)}
-    problem = replace(BENCHMARK, features=(size, size, 3))
-    return setting_for(problem, store, tasks, description, traits, **more)
+    outer = OuterOptions(outer_rate=rate)
+    return Setting(
+        store,
+        replace(BENCHMARK, features=(size, size, 3)),
+        description,
+        StoreOptions(store=store, size=size),
+        traits,
+        {"outer": outer, "steps": steps, "validate_every": min(1_000, steps // 10)},
+    )
 
 
 _PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
@@ -190,48 +182,48 @@ _PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
 layers of 40."""
 _SMALL = ("small images",)
 OWN: dict[str, Setting] = {
-    setting.shared.recipe: setting
+    setting.name: setting
     for setting in (
-        setting_for(
-            REGRESSION,
+        Setting(
             "regression2d",
-            FunctionsOptions(),
-            "2-D regression of six families",
-            **_PAPER,
-        ),
-        setting_for(
             REGRESSION,
+            "2-D regression of six families",
+            FunctionsOptions(),
+            changes=_PAPER,
+        ),
+        Setting(
             "regression2d-wide",
-            FunctionsOptions(low=-5.0),  # as in the authors' code
+            REGRESSION,
             "2-D regression of six families, inputs U[-5, 5]",
-            **_PAPER,
+            FunctionsOptions(low=-5.0),  # as in the authors' code
+            changes=_PAPER,
         ),
-        setting_for(
-            STARTER,
+        Setting(
             "starter",
-            StarterOptions(),
-            "The pictures in the package, three families",
-            _SMALL,
-        ),
-        setting_for(
             STARTER,
+            "The pictures in the package, three families",
+            StarterOptions(),
+            _SMALL,
+        ),
+        Setting(
             "starter-art",
-            StarterOptions(art=True),
+            STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
+            StarterOptions(art=True),
             _SMALL,
         ),
-        setting_for(
-            IMAGES,
+        Setting(
             "folders",
-            FoldersOptions(),
+            IMAGES,
             "Your own images (--data FOLDER_OR_ZIP...)",
+            FoldersOptions(),
             _SMALL,
         ),
-        setting_for(
-            VECTORS,
+        Setting(
             "features",
-            VectorsOptions(),
+            VECTORS,
             "Frozen features of images (--data FEATURES...)",
+            VectorsOptions(),
         ),
         prepared("plain-multi", "Plain-Multi, four families", 50_000),
         prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
@@ -261,18 +253,18 @@ def setting(name: str) -> Setting:
 
 @cache
 def _of_family(family: TaskFamily) -> Setting:
-    network = {"network": NETWORKS.known(family.network).options_class()} if family.network else {}
+    changes = {"network": NETWORKS.known(family.network).options_class()} if family.network else {}
     tasks, about = family.options_class(), family.about.rstrip(".")
-    return setting_for(family.problem, family.name, tasks, about, **network)
+    return Setting(family.name, family.problem, about, tasks, changes=changes)
 
 
 def settings() -> dict[str, Setting]:
     """All settings by name."""
     found = dict(OWN)
-    for name, family in TASKS.others.items():
+    for name in TASKS.others:
         # Tasks that need data and do not state a usual problem raise an error when named.
         with contextlib.suppress(ValueError):
-            found[name] = _of_family(family)
+            found[name] = setting(name)
     return found
 
 
@@ -416,10 +408,10 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
     if problem is None:
         return recipe(str(what))
     if not isinstance(what, str):
-        shared = setting_for(problem).shared
+        shared = Setting("own", problem).shared
         return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
-        return setting_for(problem).of(ALGORITHMS.known(what))
+        return Setting("own", problem).of(ALGORITHMS.known(what))
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     known = {field.name for field in fields(RECIPES[what].tasks)}
     return recipe(what, **{name: n for name, n in shape.items() if name in known})

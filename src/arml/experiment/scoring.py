@@ -27,7 +27,7 @@ from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
 from arml.training.devices import everywhere, mesh_of
 from arml.training.evaluate import Held, evaluate, looks, warn_if_shared
-from arml.training.provenance import commit, device, versions
+from arml.training.provenance import provenance
 
 
 class Scored(NamedTuple):
@@ -85,7 +85,7 @@ def evaluate_run(
     )
     scores = replace(scores, step=run.step, shared=run.splits.shared)
     warn_if_shared(scores, distribution.problem)
-    inputs = run.splits.inputs
+    inputs, made = run.splits.inputs, provenance()
     result = Result(
         # Rows of different models are not seeds of one experiment.
         recipe=run.experiment.recipe + (f" ({inputs['model']})" if inputs else ""),
@@ -96,9 +96,9 @@ def evaluate_run(
         families=scores.by_family(),
         inner_steps=steps_of(learner),
         protocol=protocol(learner, distribution, shared=scores.shared),
-        commit=commit(),
-        versions=versions(),
-        device=device(),
+        commit=made["commit"],
+        versions=made["versions"],
+        device=made["device"],
         seconds=round(run.seconds, 2),
         parameters=parameters(run.learner),
         steps=run.step,

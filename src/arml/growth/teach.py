@@ -13,7 +13,7 @@ kept. The result is a run folder.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
@@ -45,29 +45,6 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the way from the old to the new weights, tried in this order."""
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """The result of `arml grow`, which `growth.json` has, too."""
-
-    metric: str
-    before: dict[str, float]
-    """The old learner's score on test tasks of each family."""
-    after: dict[str, float]
-    """The score of the learner that was written, on the same tasks."""
-    gains: dict[str, Score]
-    """The paired gain of each family on these tasks, with its interval: above zero is better."""
-    held_out: dict[str, Score]
-    """The gains on validation tasks, on which the decision is based."""
-    moved: float
-    """The share of the way from the old to the trained weights; 0 if the old learner was kept."""
-    steps: int
-    """Outer steps of the training."""
-    tasks: int
-    """Tasks of each family for each score."""
-    seconds: float
-    """Time of the whole command."""
-
-
 def grow(
     learner: Path | str,
     data: Sequence[str],
@@ -79,7 +56,7 @@ def grow(
     replay: float = 0.5,
     tasks: int = 200,
     say: Callable[[str], None] = lambda line: None,
-) -> _Outcome:
+) -> Json:
     """Teach a learner one's own families, and write it as the run folder `out`.
 
     **Arguments**
@@ -92,6 +69,11 @@ def grow(
     - `minutes`: about the time of the whole call; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.
+
+    **Returns** the `outcome` in `growth.json`: of each family the mean scores on test tasks
+    `before` and `after`, and the paired `gains` on these and on `held_out` (validation) tasks, on
+    which the decision is based; `moved`, the share of the way from the old to the trained weights,
+    0 if the old learner was kept; and the `metric`, `steps`, `tasks` and `seconds`.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
@@ -149,24 +131,23 @@ def grow(
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         before = _scores(old, test, tasks, "test")
         after = _scores(result, test, tasks, "test") if moved else before
-        metric = before[new[0]].metric
-        outcome = _Outcome(
-            metric,
-            {name: scores.mean for name, scores in before.items()},
-            {name: scores.mean for name, scores in after.items()},
-            {name: gain_of(before[name], after[name]) for name in test.families},
-            held_out,
-            moved,
-            steps,
-            tasks,
-            time.monotonic() - started,
-        )
+        outcome: Json = {
+            "metric": before[new[0]].metric,
+            "before": {name: scores.mean for name, scores in before.items()},
+            "after": {name: scores.mean for name, scores in after.items()},
+            "gains": {name: gain_of(before[name], after[name]) for name in test.families},
+            "held_out": held_out,
+            "moved": moved,
+            "steps": steps,
+            "tasks": tasks,
+            "seconds": time.monotonic() - started,
+        }
         whole = replace(experiment, steps=steps, interval=steps)
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
         claim(whole, splits, folder)
-        content = {"metric": metric, "outcome": asdict(outcome), "records": []}
+        content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
         losses = [(line["step"], line["loss"]) for line in fitted.history]
-        publish(folder, result, content, whole, losses, step=steps, seconds=outcome.seconds)
+        publish(folder, result, content, whole, losses, step=steps, seconds=outcome["seconds"])
     return outcome
 
 

@@ -8,15 +8,14 @@ import abc
 import copy
 from collections.abc import Sequence
 from functools import cached_property, partial
-from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from arml.predict.folds import FOLDS, NEAR, equal_inputs, units_of
-from arml.predict.inputs import checked_groups, places_of
+from arml.predict.folds import FOLDS, NEAR, Numbers, Places, equal_inputs, folds, units_of
+from arml.predict.inputs import checked_groups, floats, joined_labels, places_of
 from arml.predict.pictures import LOG, Bad, OnPicture, PictureReader
 from arml.predict.reliability import (
     Evaluation,
@@ -87,14 +86,12 @@ class PredictorBase(abc.ABC):
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
     x: np.ndarray
-    """The inputs of the examples `[n, *features]`."""
+    """The inputs of the examples `[n, *features]`; a table has `values` instead."""
     y: np.ndarray
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
-    sample_weight: Float[np.ndarray, " n"] | None = None
-    """How much each example counts; None if all count alike."""
-    groups: Int[np.ndarray, " n"] | None = None
+    groups: Numbers | None = None
     """Examples that belong together have the same number; None if none do."""
-    model = LEARNER
+    model: str = LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (LEARNER,)
     """The models that can predict."""
@@ -136,9 +133,7 @@ class PredictorBase(abc.ABC):
         """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
 
     @abc.abstractmethod
-    def _refit(
-        self, train: Int[np.ndarray, " _"], test: Int[np.ndarray, " _"]
-    ) -> dict[str, np.ndarray]:
+    def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
 
@@ -212,15 +207,6 @@ class PredictorBase(abc.ABC):
         assert self.classes is not None
         return Evaluation(self.classes, places_of(y, self.classes), chances)
 
-    def score(self, x: Any, y: Any) -> float:
-        """The accuracy on inputs whose labels are known; of numbers the R^2, as scikit-learn's.
-        **Raises** `ValueError` as `predict`."""
-        if self.classes is not None:
-            return self.evaluate(x, y).accuracy
-        from sklearn.metrics import r2_score
-
-        return float(r2_score(y, self.predict(x)))
-
     def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
         """The accuracy on examples that are left out, by the number of examples of each class that
         are learned from: what more of them would bring. The last is that of all; empty for fewer
@@ -246,11 +232,6 @@ class PredictorBase(abc.ABC):
         found = self.reliability()
         assert isinstance(found, Reliability)
         return {**curve, most: found.accuracy}
-
-    def _repr_html_(self) -> str:
-        known = repr(self)
-        found = vars(self).get("_reliability")
-        return f"<p>{escape(known)}</p>{found._repr_html_() if found is not None else ''}"
 
     def reliability(self, groups: Any = None) -> Reliability | NumberReliability:
         """How far it can be trusted: its accuracy or error on examples that are left out, of all
@@ -278,6 +259,12 @@ class PredictorBase(abc.ABC):
             return regression_reliability(*given, *together, **options)
         return classification_reliability(*given, self.classes, *together, **options)
 
+    @cached_property
+    def _parts(self) -> list[tuple[Places, Places]]:
+        """The folds by which models are weighted."""
+        classes = self.classes is not None
+        return [*folds(self.y, self._same, self.groups, classes=classes, most=self.most)]
+
     @property
     def _independent(self) -> int:
         """How many examples, copies or groups can be left out."""
@@ -288,7 +275,7 @@ class PredictorBase(abc.ABC):
         return conformal_rank(level, self._independent) is not None
 
     @cached_property
-    def _same(self) -> Int[np.ndarray, " n"]:
+    def _same(self) -> Numbers:
         """Equal examples have one number."""
         return equal_inputs(self.x, NEAR if self.learner.inputs == "pictures" else 0.0)
 
@@ -306,6 +293,53 @@ class PredictorBase(abc.ABC):
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
         with sum one; for class prototypes a row is a class. None for a learner without a graph."""
         return None
+
+
+class ArrayPredictor(PredictorBase):
+    """A learned task whose inputs are arrays: numbers, pixels, or the vectors of photographs."""
+
+    def __init__(
+        self,
+        learner: LearnerBase,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray | None = None,
+        sample_weight: Float[np.ndarray, " n"] | None = None,
+        groups: Numbers | None = None,
+        flat: bool = False,
+    ) -> None:
+        self.learner, self.x, self.y, self.classes = learner, x, y, classes
+        self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
+
+    @property
+    def support(self) -> dict[str, np.ndarray]:
+        """The examples by the names of the constructor's arguments, as `save` writes them."""
+        every = {"x": self.x, "y": self.y}
+        more = {"sample_weight": self.sample_weight, "groups": self.groups}
+        return every | {name: array for name, array in more.items() if array is not None}
+
+    def add(self, x: Any, y: Any) -> Any:
+        """A predictor that has learned from these examples, too; they may be of new classes. Each
+        has the weight 1 and is a group of its own.
+
+        Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
+        predictor stays as it is.
+
+        **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
+        """
+        more, weight, groups = self.learner.read(x, "support inputs"), self.sample_weight, None
+        known = self.y if self.classes is None else self.classes[self.y]
+        labels = joined_labels(known[:, 0] if self.flat else known, y, len(more))
+        # Bytes of pixels become floats where the others are floats.
+        both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
+        if weight is not None:
+            weight = np.append(weight, np.ones(len(more)))
+        if self.groups is not None:
+            groups = np.append(self.groups, self.groups.max() + 1 + np.arange(len(more)))
+        added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
+        added.columns, added.target = self.columns, self.target
+        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
+        return added
 
 
 def softmax(logits: Any, xp: Any = np) -> Any:

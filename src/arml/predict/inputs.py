@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
 
-def checked_inputs(x: object, problem: "Problem", what: str) -> np.ndarray:
-    """Inputs `[n, *features]` of tasks of this problem: see `checked_array`."""
-    return checked_array(x, problem.features, what, pixels=problem.inputs == "pictures")
-
-
 def checked_array(
     x: object, features: tuple[int, ...], what: str, *, pixels: bool = False
 ) -> np.ndarray:
@@ -137,11 +132,6 @@ def weighted(
     return x[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 
 
-def joined_inputs(x: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Inputs after others; bytes of pixels become floats where the others are floats."""
-    return np.concatenate([x, more] if x.dtype == more.dtype else [floats(x), floats(more)])
-
-
 def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
     """Labels or targets, and `n` more after them.
 
@@ -157,11 +147,6 @@ def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
             "for all"
         )
     return both
-
-
-def joined_groups(groups: Int[np.ndarray, " n"] | None, n: int) -> Int[np.ndarray, " _"] | None:
-    """The groups of examples and of `n` more, each of which is a group of its own."""
-    return None if groups is None else np.append(groups, groups.max() + 1 + np.arange(n))
 
 
 def floats(x: np.ndarray) -> np.ndarray:

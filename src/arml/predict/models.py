@@ -1,17 +1,18 @@
-"""Models that learn a task from its examples alone, and their ensemble with the learner.
+"""Models that learn a task from its examples alone, and their weighted mean with the learner.
 
-They have seen no other task: logistic regression (scikit-learn's) on the inputs or on the edges of
-pictures; a Gaussian process (scikit-learn's) for functions. Where a task is unlike those of a
-learner's meta-training, one of them may predict better.
+They have seen no other task, and are scikit-learn's: logistic regression on the inputs or on the
+edges of pictures; a Gaussian process for functions; for larger tables logistic or ridge regression,
+a random forest and gradient boosting. Where a task is unlike those of a learner's meta-training,
+one of them may predict better.
 
-The ensemble is a weighted mean of probabilities. Its weights come from examples that were left out:
-the weights w (stacking [1]) maximise
+The weights of the mean come from examples that were left out: the weights w (stacking [1]) maximise
 
     sum_i log sum_k w_k p_ik  +  PRIOR sum_k b_k log w_k
 
 with p_ik the probability that model k gives to the label of example i. The second term is the log
 of a Dirichlet density: b is one half for the first model, the learner, and the others divide the
-rest. So the weights are b if no example can be left out. The sum is concave, and EM climbs it.
+rest. So the weights are b if no example can be left out. The sum is concave, and EM climbs it. A
+check that leaves examples out chooses the weights anew from those that stay.
 
 [1] Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions,
     Bayesian Analysis 2018, Eq. (4), with the logarithmic score. Difference: the prior.
@@ -19,7 +20,7 @@ rest. So the weights are b if no example can be left out. The sum is concave, an
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -29,13 +30,16 @@ from sklearn.linear_model import LogisticRegression
 
 from arml.core.episodes import Problem
 from arml.nn.edges import histograms
-from arml.predict.base import LEARNER
+from arml.predict.base import LEARNER, softmax
+from arml.predict.folds import Places
 from arml.predict.inputs import floats
 from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
 WEIGHTED = ("logistic", "edges")
 """The models that can use sample weights."""
+FOREST, BOOSTING = "random forest", "gradient boosting"
+LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
 _PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 PRIOR = 4.0
@@ -48,9 +52,15 @@ SCALES = 4
 """Inputs up to which a Gaussian process has a scale for each."""
 _LEAST = 1e-9
 """The least probability: a model that is sure and wrong does not lose its whole weight."""
+_DROPPED = 0.02
+"""A model whose weight is smaller is left out."""
+_LACKING = -50.0
+"""The log-odds of a class without examples."""
 
+Outputs = Float[np.ndarray, "n outputs"]
+"""Log-odds of classes; numbers `[n, targets]`, of tables the centre and the scale of each."""
 Function = Callable[[Any], Any]
-"""From inputs `[n, *features]` to log-odds `[n, classes]` or numbers `[n, targets]`."""
+"""From inputs `[n, *features]` to their `Outputs`."""
 
 
 def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
@@ -63,15 +73,111 @@ def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
 
+class Choice:
+    """The weights of several models, learned from any of the examples.
+
+    **Arguments**
+
+    - `fit`: the function that a model learns from the examples in these places.
+    - `x`: all inputs `[n, ...]`.
+    - `y`: the places of their labels among the classes; for numbers their targets, as floats.
+    - `parts`: the places of the examples that are left out together, for each fold.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        fit: Callable[[Places, str], Function],
+        x: np.ndarray,
+        y: np.ndarray,
+        parts: Sequence[Places],
+    ) -> None:
+        self.models, self.fit, self.x, self.y, self.parts = models, fit, x, y, parts
+        self.classes = y.dtype.kind != "f"
+        self._known: dict[bytes, dict[str, Outputs]] = {}
+
+    def others(self, kept: Places) -> dict[str, Outputs]:
+        """By each model that learned from the examples `kept` alone, the outputs of all others;
+        zero for these examples. They are stored, because a check needs most of them twice:
+        whichever of two folds it leaves out first, the same examples stay."""
+        if (key := kept.tobytes()) not in self._known:
+            there = np.ones(len(self.x), bool)
+            there[kept] = False
+            found = {}
+            for name in self.models:
+                some = self.fit(kept, name)(self.x[there])
+                found[name] = np.zeros((len(self.x), some.shape[1]))
+                found[name][there] = some
+            self._known[key] = found
+        return self._known[key]
+
+    def weights(self, kept: Places) -> dict[str, float]:
+        """The weight of each model that counts, from folds among the examples `kept`. The
+        likelihood of a number is Student's t with four degrees of freedom, whose deviation is the
+        model's error."""
+        if len(self.models) == 1:
+            return {self.models[0]: 1.0}
+        parts = [np.intersect1d(part, kept) for part in self.parts]
+        parts = [some for some in parts if 0 < len(some) < len(kept)]
+        own = np.zeros((0, len(self.models)))
+        if parts:
+            each = [(self.others(np.setdiff1d(kept, some)), some) for some in parts]
+            left = [np.concatenate([found[k][some] for found, some in each]) for k in self.models]
+            y = self.y[np.concatenate(parts)]
+            if self.classes:
+                own = np.stack([softmax(odds)[np.arange(len(y)), y] for odds in left], axis=1)
+            else:
+                squared = np.stack([(outputs[:, 0] - y) ** 2 for outputs in left], axis=1)
+                mean = squared.mean(axis=0) + 1e-300
+                own = (1 + squared / (2 * mean)) ** -2.5 * np.sqrt(mean.min() / mean)
+        found = class_weights(own)
+        found = np.where(found < _DROPPED, 0.0, found) / found[found >= _DROPPED].sum()
+        return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
+
+    def mean(self, kept: Places) -> Outputs:
+        """As `others`, by the weighted mean of the models."""
+        return mean_of(self.others(kept), self.weights(kept), self.classes)
+
+
+def mean_of(
+    each: Mapping[str, Any], weights: Mapping[str, float], classes: bool, xp: Any = np
+) -> Any:
+    """The outputs of the weighted mean of models: of numbers, or of probabilities, whose logs they
+    are. With `jax.numpy` as `xp` it can be traced."""
+    if len(weights) == 1:
+        return each[next(iter(weights))]
+    if not classes:
+        return sum(w * each[name] for name, w in weights.items())
+    return xp.log(sum(w * softmax(each[name], xp) for name, w in weights.items()) + 1e-12)
+
+
+def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
+    """The weight of each of `k` classifiers, two or more; they sum to one.
+
+    **Arguments**
+
+    - `own`: the probability that each gives to the label of an example that it did not learn from.
+    """
+    n, k = own.shape
+    prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
+    chances, weights = np.maximum(own, _LEAST), prior
+    for _ in range(ROUNDS):
+        # The expected number of examples that each classifier explains.
+        explained = (1 / (chances @ weights)) @ chances * weights
+        weights = (explained + PRIOR * prior) / (n + PRIOR)
+    return weights
+
+
 def fitted(
     model: str,
     x: np.ndarray,
     y: np.ndarray,
+    ways: int,
     xp: ModuleType = np,
     sample_weight: np.ndarray | None = None,
 ) -> Function:
-    """Logistic regression on the inputs (`logistic`) or their `edges`: the log-odds of the classes
-    `y` `[n]`, of which none is empty. With `jax.numpy` as `xp` it can be traced.
+    """Logistic regression on the inputs (`logistic`) or their `edges`: the log-odds of `ways`
+    classes, from their places `y` `[n]`. With `jax.numpy` as `xp` it can be traced.
 
     The inputs are centred, and divided by the root of their mean squared length; they are then
     turned to their principal axes, of which there are no more than examples and which change no
@@ -84,21 +190,24 @@ def fitted(
         return exact.reshape(x.shape[0], math.prod(x.shape[1:]))
 
     rows, weight = read(x, np), np.ones(len(x)) if sample_weight is None else sample_weight
-    with one_blas_thread():
-        middle = np.average(rows, axis=0, weights=weight)
-        squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
-        scale = np.sqrt(squared) + 1e-12
-        left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
-        logistic = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
-        logistic.fit(left * sizes, y, weight)
-    coefficients, offset = logistic.coef_ @ axes / scale, logistic.intercept_
-    if len(coefficients) == 1:  # of two classes it states the log-odds of the second
-        coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))
-    weights, offset = coefficients.T, offset - coefficients @ middle
+    weights, offsets, kinds = np.zeros((ways, rows.shape[1])), np.full(ways, _LACKING), np.unique(y)
+    offsets[kinds] = 0
+    if len(kinds) > 1:
+        with one_blas_thread():
+            middle = np.average(rows, axis=0, weights=weight)
+            squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
+            scale = np.sqrt(squared) + 1e-12
+            left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
+            logistic = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
+            logistic.fit(left * sizes, y, weight)
+        coefficients, offset = logistic.coef_ @ axes / scale, logistic.intercept_
+        if len(kinds) == 2:  # of two classes it states the log-odds of the second
+            coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))
+        weights[kinds], offsets[kinds] = coefficients, offset - coefficients @ middle
 
     def predict(inputs: Any) -> Any:
         found = read(inputs, xp)
-        return found @ weights.astype(found.dtype) + offset.astype(found.dtype)
+        return found @ weights.T.astype(found.dtype) + offsets.astype(found.dtype)
 
     return predict
 
@@ -134,18 +243,43 @@ def process(
     return predict
 
 
-def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
-    """The weight of each of `k` classifiers, two or more; they sum to one.
+def by_scikit(
+    model: str, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
+) -> Function:
+    """A model of tables, of columns in which a gap is at the mean. The scale of a number is that of
+    all targets."""
+    from sklearn import ensemble
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
 
-    **Arguments**
+    linear, gaps = model in LINEAR.values(), np.nan if model == BOOSTING else 0.0
+    scale = StandardScaler().fit(np.where(x[..., 1] > 0, x[..., 0], 0.0).astype(np.float64))
 
-    - `own`: the probability that each gives to the label of an example that it did not learn from.
-    """
-    n, k = own.shape
-    prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
-    chances, weights = np.maximum(own, _LEAST), prior
-    for _ in range(ROUNDS):
-        # The expected number of examples that each classifier explains.
-        explained = (1 / (chances @ weights)) @ chances * weights
-        weights = (explained + PRIOR * prior) / (n + PRIOR)
-    return weights
+    def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
+        rows = np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
+        return np.asarray(scale.transform(rows)) if linear else rows
+
+    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
+    with threadpool_limits(1), one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if linear and classes is not None:
+            logistic = fitted("logistic", columns(x), y.astype(int), len(classes))
+            return lambda new: logistic(columns(new))
+        name = {FOREST: "RandomForest", BOOSTING: "HistGradientBoosting"}.get(model)
+        kind = "Regressor" if classes is None else "Classifier"
+        made: Any = Ridge() if name is None else getattr(ensemble, name + kind)(random_state=0)
+        made.fit(columns(x), y if classes is None else y.astype(int))
+
+    def predict(new: np.ndarray) -> Outputs:
+        with threadpool_limits(1), one_blas_thread():
+            if classes is None:
+                found = made.predict(columns(new))
+                return np.stack([found, np.ones(len(found))], axis=1)
+            kinds, odds = made.classes_, np.full((len(new), len(classes)), _LACKING)
+            # Of one class boosting gives two columns.
+            chances = made.predict_proba(columns(new))[:, : len(kinds)]
+            odds[:, kinds] = np.log(np.maximum(chances, 1e-12))
+            return odds
+
+    return predict

@@ -9,36 +9,27 @@ a formula of the examples' vectors: see `arml.predict.head`.
 """
 
 import hashlib
-from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
-from arml.predict.base import LearnerBase, PredictorBase, softmax
+from arml.predict.base import ArrayPredictor, LearnerBase, softmax
 from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_checked, write_checked
-from arml.predict.head import Head, Weights, fit_head, unit_roots
-from arml.predict.inputs import (
-    checked_array,
-    checked_labels,
-    joined_groups,
-    joined_labels,
-    weighted,
-)
+from arml.predict.head import Head, fit_head, unit_roots
+from arml.predict.inputs import checked_array, checked_labels, weighted
 from arml.predict.pictures import (
     LOG,
     Bad,
     OnPicture,
     PictureReader,
-    as_image,
     content_of,
     each,
-    pixels_of,
     single_pictures,
     sized,
 )
@@ -60,7 +51,7 @@ class PhotoLearner(LearnerBase):
 
     Wherever it takes pictures, these are a list of files (paths), of Pillow's pictures, or of
     arrays `[h, w, 3]` of any sizes, or one array `[n, h, w, 3]`; bytes, or floats in [0, 1]. It
-    also takes their vectors `[n, d]`, as `embed` returns them.
+    also takes their vectors `[n, d]`, as `read` returns them.
 
     **Arguments**
 
@@ -91,11 +82,6 @@ class PhotoLearner(LearnerBase):
         """How it reads pictures."""
         return PictureReader(self.extractor.size, self.extractor, self.extractor.crop)
 
-    @property
-    def name(self) -> str:
-        """Of the model."""
-        return "photos" if self.extractor.path == PHOTOS else self.extractor.path.name
-
     def adapt(  # type: ignore[override]
         self, x: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
     ) -> "PhotoPredictor":
@@ -111,18 +97,18 @@ class PhotoLearner(LearnerBase):
         **Raises** `ValueError` for pictures that cannot be read, and for labels of fewer than two
         classes.
         """
-        vectors, labels, *more = weighted(self.embed(x), y, sample_weight, groups)
+        vectors, labels, weight, groups = weighted(self.read(x), y, sample_weight, groups)
         if not len(vectors):
             raise ValueError("no pictures: give some examples")
         classes, places = checked_labels(labels, len(vectors))
-        predictor = PhotoPredictor(self, vectors, places, classes, *more)
-        if len(getattr(x, "shape", ())) != 2 and sample_weight is None:
-            pictures = single_pictures(x)
-            predictor.shown = [pictures[int(np.argmax(places == k))] for k in range(len(classes))]
-        return predictor
+        return PhotoPredictor(self, vectors, places, classes, weight, groups)
 
-    def embed(
-        self, x: Any, progress: OnPicture | None = None, bad: Bad | None = None
+    def read(
+        self,
+        x: Any,
+        what: str = "pictures [n, h, w, 3], or their vectors,",
+        progress: OnPicture | None = None,
+        bad: Bad | None = None,
     ) -> Float32[np.ndarray, "n d"]:
         """The vectors of pictures, computed on all cores. Those of files are kept in the cache
         folder by the files' content. `bad` gets the problems of pictures that cannot be read, whose
@@ -132,52 +118,33 @@ class PhotoLearner(LearnerBase):
         """
         dimension = self.extractor.dimension
         if len(getattr(x, "shape", ())) == 2:
-            what = "pictures [n, h, w, 3], or their vectors,"
             return checked_array(x, (dimension,), what).astype(np.float32)
-        return each(
-            self._embedded, single_pictures(x), np.zeros(dimension, np.float32), progress, bad
-        )
+        blank = np.zeros(dimension, np.float32)
+        return each(self._vector, single_pictures(x), blank, progress, bad)
 
-    def _embedded(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
+    def _vector(self, picture: Any, place: int) -> Float32[np.ndarray, " d"]:
         where, content = content_of(picture, place)
-        doubts: list[str] = []
-        if not isinstance(content, bytes):
-            return self._vector(where, content, doubts)
-        kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
-        try:
-            vector = np.load(kept, allow_pickle=False)
-            if vector.shape == (self.extractor.dimension,) and vector.dtype == np.float32:
-                return vector
-        except (OSError, ValueError, EOFError):
-            pass  # not there, or damaged: it is made again
-        vector = self._vector(where, content, doubts)
+        kept, doubts = None, list[str]()
+        if isinstance(content, bytes):
+            kept = self.cache / f"{hashlib.sha256(content).hexdigest()}.npy"
+            with suppress(OSError, ValueError, EOFError):  # not there, or damaged: it is made again
+                vector = np.load(kept, allow_pickle=False)
+                if vector.shape == (self.extractor.dimension,) and vector.dtype == np.float32:
+                    return vector
+        pixels = sized(where, content, self.extractor.size, self.extractor.crop, doubts.append)
+        vector = self.extractor(pixels[None])[0]
         for doubt in doubts:
             LOG.warning(doubt)
-        if doubts:
-            return vector  # not kept, so that it is said again
-        try:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            atomically(kept, lambda file: np.save(file, vector))
-        except (OSError, RunError):
-            pass  # a cache that cannot be written costs time alone
+        if kept is not None and not doubts:  # a doubt is said again
+            with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                atomically(kept, lambda file: np.save(file, vector))
         return vector
-
-    def _vector(
-        self, where: str, content: bytes | np.ndarray, doubts: list[str]
-    ) -> Float32[np.ndarray, " d"]:
-        size, crop = self.extractor.size, self.extractor.crop
-        return self.extractor(sized(where, content, size, crop, doubts.append)[None])[0]
 
     @cached_property
     def cache(self) -> Path:
         """The folder of the vectors of files."""
         return default_folder() / "photos" / checksum(self.extractor.about)[:16]
-
-    def read(
-        self, x: Any, what: str = "", progress: OnPicture | None = None, bad: Bad | None = None
-    ) -> np.ndarray:
-        """As `embed`."""
-        return self.embed(x, progress, bad)
 
     @property
     def notes(self) -> list[str]:
@@ -201,25 +168,11 @@ def _again(about: Json, path: Path) -> PhotoLearner:
     return PhotoLearner(remade(about, path, threads=1))
 
 
-class PhotoPredictor(PredictorBase):
+class PhotoPredictor(ArrayPredictor):
     """A task that was learned from photographs; `x` are the vectors `[n, d]` of the examples."""
 
     classes: np.ndarray
     learner: PhotoLearner
-    shown: Sequence[Any] = ()
-    """A picture of each class, for notebooks; none where vectors came."""
-
-    def __init__(
-        self,
-        learner: PhotoLearner,
-        x: Float32[np.ndarray, "n d"],
-        y: Int[np.ndarray, " n"],
-        classes: np.ndarray,
-        sample_weight: Weights = None,
-        groups: Int[np.ndarray, " n"] | None = None,
-    ) -> None:
-        self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight, self.groups = sample_weight, groups
 
     @cached_property
     def head(self) -> Head:
@@ -246,16 +199,9 @@ class PhotoPredictor(PredictorBase):
         """Whether each picture may belong to none of the classes: its novelty is above 1."""
         return self.novelty(x) > 1
 
-    def _repr_html_(self) -> str:
-        images = [
-            f'<img src="{as_image(pixels)}" title="{escape(str(name))}">'
-            for name, pixels in zip(self.classes, pixels_of(self.shown, 64), strict=False)
-        ]
-        return "".join(images) + super()._repr_html_()
-
     def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
         """The vectors in which the head compares pictures."""
-        return np.asarray(unit_roots(self.learner.embed(x)))
+        return np.asarray(unit_roots(self.learner.read(x)))
 
     def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
         """How far each picture is from all classes: see `arml.predict.head`. Above 1 it may belong
@@ -265,14 +211,6 @@ class PhotoPredictor(PredictorBase):
         found = np.array(self.head.answers(inputs)[1])
         found[bad] = np.nan
         return found
-
-    def add(self, x: object, y: object) -> "PhotoPredictor":
-        """A predictor that has learned from these pictures, too; they may be of new classes."""
-        more, weight = self.learner.embed(x), self.sample_weight
-        labels = joined_labels(self.classes[self.y], y, len(more))
-        weight = None if weight is None else np.concatenate([weight, np.ones(len(more))])
-        groups = joined_groups(self.groups, len(more))
-        return self.learner.adapt(np.concatenate([self.x, more]), labels, weight, groups=groups)
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as one ONNX file with the network inside, which takes pictures of any size and
@@ -292,14 +230,12 @@ class PhotoPredictor(PredictorBase):
 
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
-        folder, support = Path(folder), {"x": self.x, "y": self.y}
-        more = {"sample_weight": self.sample_weight, "groups": self.groups}
-        support |= {name: array for name, array in more.items() if array is not None}
+        folder = Path(folder)
         check_free(folder, predictor=True)
         content = {
             "extractor": self.learner.extractor.about,
             "classes": self.classes.tolist(),
-            "support": write_arrays(folder / SUPPORT, support),
+            "support": write_arrays(folder / SUPPORT, self.support),
         }
         write_checked(folder, PHOTOGRAPHS, content)
 
@@ -314,6 +250,6 @@ def load_photo_predictor(folder: Path, model: Path | str | None = None) -> Photo
     **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
     """
     content = read_checked(folder, PHOTOGRAPHS)
-    arrays = read_arrays(folder / SUPPORT, content["support"])
+    arrays: Any = read_arrays(folder / SUPPORT, content["support"])
     learner = PhotoLearner(remade(content["extractor"], model, threads=1))
     return PhotoPredictor(learner, classes=np.asarray(content["classes"]), **arrays)

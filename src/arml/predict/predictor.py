@@ -22,43 +22,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from arml.algorithms.arml import Trace
-from arml.algorithms.arml_extensions import VertexTrace
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, PredictorBase, softmax
-from arml.predict.choice import Choice, mean_of
-from arml.predict.folds import Places, folds
-from arml.predict.inputs import (
-    checked_labels,
-    checked_targets,
-    floats,
-    joined_groups,
-    joined_inputs,
-    joined_labels,
-    weighted,
-)
+from arml.predict.base import LEARNER, ArrayPredictor, softmax
+from arml.predict.folds import Places
+from arml.predict.inputs import checked_labels, checked_targets, floats, weighted
 from arml.predict.models import (
     ENSEMBLE,
     PROCESS,
     WEIGHTED,
+    Choice,
     Function,
-    class_weights,
     fitted,
+    mean_of,
     models_of,
     process,
 )
 from arml.predict.onnx import QUERIES, write_predictor
-from arml.predict.reliability import WORDS, left_out
+from arml.predict.reliability import WORDS
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
 _CHUNK = 64
-"""Queries predicted at once; fewer are filled up, so that one compiled program serves all."""
+"""Queries that the learner predicts at once."""
 P = TypeVar("P", bound="Predictor")
 
 
-class Predictor(PredictorBase):
+class Predictor(ArrayPredictor):
     """A learned task. `classes` are its labels in order; None for regression.
 
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -67,18 +57,8 @@ class Predictor(PredictorBase):
     Its methods raise `ValueError` in one line for inputs of another shape.
     """
 
-    def __init__(
-        self,
-        learner: TrainedLearner,
-        x: np.ndarray,
-        y: np.ndarray,
-        classes: np.ndarray | None = None,
-        flat: bool = False,
-        sample_weight: np.ndarray | None = None,
-        groups: np.ndarray | None = None,
-    ) -> None:
-        self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.flat, self.sample_weight, self.groups = flat, sample_weight, groups
+    def __init__(self, learner: TrainedLearner, x: np.ndarray, *given: Any, **named: Any) -> None:
+        super().__init__(learner, x, *given, **named)
         self.models = models_of(learner.problem, len(x))
 
     @classmethod
@@ -101,10 +81,10 @@ class Predictor(PredictorBase):
         if learner.problem.kind == "regression":
             targets, flat = checked_targets(y, learner.problem, len(inputs))
             _check_range(learner, inputs, targets)
-            return cls(learner, inputs, targets.astype(np.float32), None, flat, *more)
+            return cls(learner, inputs, targets.astype(np.float32), None, *more, flat)
         classes, places = checked_labels(y, len(inputs))
         learner.of_classes(len(classes))  # may refuse so many
-        return cls(learner, inputs, places, classes, False, *more)
+        return cls(learner, inputs, places, classes, *more)
 
     @classmethod
     def restored(
@@ -149,45 +129,18 @@ class Predictor(PredictorBase):
         return (low[:, 0], high[:, 0]) if self.flat else (low, high)
 
     def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
-        """The vectors of inputs, in which the learner compares them with the classes; None for a
-        learner that adapts all of its weights."""
+        """As `PredictorBase.embedding`."""
         inputs = self.read(x)
         if self._learner.embedding() is None or self.classes is None:
             return None
-        return by_chunks(partial(_embedded, self._learner, self._support()), inputs)
+        return by_chunks(partial(_embedded, self._learner, self._support()), inputs, _CHUNK)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
-        """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
-        with sum one; for class prototypes a row is a class. None for a learner without a graph."""
-        reading = trace.reading if (trace := self.trace()) else None
-        rows = len(self.classes) if self.classes is not None else None
-        return None if reading is None else np.asarray(reading.links)[:rows]
-
-    def trace(self) -> Trace | VertexTrace | None:
-        """All steps of the encoding of the support set; None for a learner without a graph."""
+        """As `PredictorBase.reading`."""
         if self._learner.reading() is None:
             return None
-        return _trace(self._learner, self._support())
-
-    def add(self, x: Any, y: Any) -> "Predictor":
-        """A predictor that has learned from these examples, too; they may be of new classes.
-
-        Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
-        predictor stays as it is.
-
-        **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
-        """
-        more = self.learner.read(x, "support inputs")
-        known = self.y if self.classes is None else self.classes[self.y]
-        both = joined_labels(known[:, 0] if self.flat else known, y, len(more))
-        weight = None
-        if self.sample_weight is not None:
-            weight = np.concatenate([self.sample_weight, np.ones(len(more))])
-        groups = joined_groups(self.groups, len(more))
-        added = self.learned(self.learner, joined_inputs(self.x, more), both, weight, groups)
-        added.columns, added.target = self.columns, self.target
-        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
-        return added
+        links = _links(self._learner, self._support())
+        return np.asarray(links)[: None if self.classes is None else len(self.classes)]
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `arml.predict.onnx`.
@@ -207,10 +160,7 @@ class Predictor(PredictorBase):
             "model": self.model,
             "weights": self.weights if self.model == ENSEMBLE else None,
         }
-        support = {"x": self.x, "y": self.y}
-        more = {"sample_weight": self.sample_weight, "groups": self.groups}
-        support |= {name: array for name, array in more.items() if array is not None}
-        write_learner(self.learner, folder, support=support, task=task)
+        write_learner(self.learner, folder, support=self.support, task=task)
 
     def __repr__(self) -> str:
         kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
@@ -223,60 +173,30 @@ class Predictor(PredictorBase):
     # The models.
 
     @cached_property
-    def weights(self) -> dict[str, float]:
-        """The weight of each model in the ensemble, from examples that are left out."""
-        if self.classes is None:
-            some = self._choice.weights(np.arange(len(self.y)))
-            return {name: some.get(name, 0.0) for name in self.models[:-1]}
-
-        def refit(train: Places, test: Places) -> dict[str, np.ndarray]:
-            return self._without(train)._each(self.x[test])
-
-        names = self.models[:-1]
-        checked, found = left_out(refit, folds(self.y, self._same, self.groups), len(self.y))
-        own = [found[k][np.arange(len(checked)), self.y[checked]] for k in names if found]
-        weights = class_weights(np.stack(own, axis=1) if own else np.zeros((0, len(names))))
-        return dict(zip(names, weights.tolist(), strict=True))
+    def choice(self) -> Choice:
+        """All models but the ensemble, and how much each counts."""
+        every, y = self.sample_weight is None, self.y
+        models = [k for k in self.models if k != ENSEMBLE and (every or k in WEIGHTED)]
+        y = y if self.classes is not None else y[:, 0].astype(np.float64)
+        return Choice(models, self._fit, self.x, y, [test for _, test in self._parts])
 
     @cached_property
-    def _choice(self) -> Choice:
-        """How much each model of a regression counts."""
-        given = folds(self.y, self._same, self.groups, classes=False, most=self.most)
-        parts, y = [test for _, test in given], self.y[:, 0].astype(np.float64)
-
-        def fit(kept: Places, model: str) -> Function:
-            return self._without(kept)._by(model)
-
-        return Choice(self.models[:-1], fit, self.x, y, parts)
+    def weights(self) -> dict[str, float]:
+        """The weight of each model in the ensemble, from examples that are left out."""
+        some = self.choice.weights(np.arange(len(self.y)))
+        return {name: some.get(name, 0.0) for name in self.models[:-1]}
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
-        if ENSEMBLE in self.models and self.classes is None and self.sample_weight is None:
-            found = {name: each[test] for name, each in self._choice.others(train).items()}
-            return {**found, ENSEMBLE: mean_of(found, self._choice.weights(train), False)}
-        part = self._without(train)
-        found = part._each(self.x[test])
+        found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
         if ENSEMBLE in self.models and self.sample_weight is None:
-            weighted = [w * found[name] for name, w in part.weights.items() if w]
-            found[ENSEMBLE] = np.sum(weighted, axis=0)
-        return found
+            found[ENSEMBLE] = self.choice.mean(train)[test]
+        return found if self.classes is None else {k: softmax(odds) for k, odds in found.items()}
 
-    def _without(self, kept: Places) -> "Predictor":
-        """The predictor of the examples in these places alone: everything that was chosen by labels
-        is chosen again."""
+    def _fit(self, kept: Places, model: str) -> Function:
+        """The function that a model learns from some of the examples."""
         more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
-        given = self.x[kept], self.y[kept], self.classes, self.flat
-        other = Predictor(self.learner, *given, *more)
-        vars(other)["_same"] = self._same[kept]
-        return other
-
-    def _each(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """The probabilities or the numbers of inputs, by each model but the ensemble."""
-        found = {}
-        for name in self.models:
-            if name != ENSEMBLE and (self.sample_weight is None or name in WEIGHTED):
-                outputs = self._by(name)(inputs).astype(np.float64)
-                found[name] = outputs if self.classes is None else softmax(outputs)
-        return found
+        some = Predictor(self.learner, self.x[kept], self.y[kept], self.classes, *more, self.flat)
+        return some._by(model)
 
     @cached_property
     def _function(self) -> Function:
@@ -298,18 +218,21 @@ class Predictor(PredictorBase):
         if model == PROCESS:
             return process(self.x, self.y, xp)
         if model != LEARNER:
-            function = fitted(model, self.x, self.y, xp, self.sample_weight)
-            return function if xp is not np else partial(_in_parts, function)
+            assert self.classes is not None
+            ways = len(self.classes)
+            function = fitted(model, self.x, self.y, ways, xp, self.sample_weight)
+            if xp is not np:
+                return function
+            return partial(by_chunks, function, size=256, fill=False)  # edges need much memory
         like = (_CHUNK if xp is np else QUERIES, *self.problem.features)
         shape = jax.ShapeDtypeStruct(like, jnp.float32)
-        adapted = _adapted(self._learner, self._support(), shape)
-
-        def outputs(inputs: Any) -> Any:
-            if xp is not np:
-                return self._cut(adapted(inputs))
-            return self._cut(by_chunks(partial(called, adapted), inputs))
-
-        return outputs
+        function = adapted = _adapted(self._learner, self._support(), shape)
+        if xp is np:
+            function = partial(by_chunks, partial(called, adapted), size=_CHUNK)
+        if self.classes is None:
+            return function
+        ways = len(self.classes)
+        return lambda inputs: function(inputs)[:, :ways] / self.learner.temperature
 
     def _check_weights(self, model: str) -> None:
         if self.sample_weight is not None and model not in WEIGHTED:
@@ -317,12 +240,6 @@ class Predictor(PredictorBase):
                 f"{WORDS[model]} cannot use sample weights: leave them out, or predict with the "
                 f"model {' or '.join(WEIGHTED)}"
             )
-
-    def _cut(self, outputs: Any) -> Any:
-        """Log-odds of the classes from the outputs of the learner; numbers stay."""
-        if self.classes is None:
-            return outputs
-        return outputs[:, : len(self.classes)] / self.learner.temperature
 
     def _support(self) -> Examples:
         y = self.y.astype(np.float32 if self.classes is None else np.int32)
@@ -375,15 +292,15 @@ def _adapted(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct
 
 @short
 def called(function: Callable[[Array], Array], x: Array) -> Array:
-    """The outputs of a function that JAX has closed over its arrays."""
+    """`function(x)`, compiled."""
     return function(x)
 
 
 @short
-def _trace(learner: MetaLearner, support: Examples) -> Trace | VertexTrace:
+def _links(learner: MetaLearner, support: Examples) -> Array:
     read = learner.reading()
     assert read is not None
-    return read(support)
+    return read(support).reading.links
 
 
 @short
@@ -393,24 +310,20 @@ def _embedded(learner: MetaLearner, support: Examples, x: Array) -> Array:
     return embed(support.x)(x)
 
 
-def _in_parts(function: Function, x: np.ndarray, size: int = 256) -> np.ndarray:
-    """A function of arrays, of few inputs at once: edges and kernels need much memory."""
-    return np.concatenate([function(x[i : i + size]) for i in range(0, max(len(x), 1), size)])
-
-
 def by_chunks(
-    function: Callable[[Array], Array], x: np.ndarray, size: int = _CHUNK
+    function: Callable[[Any], Any], x: np.ndarray, size: int, fill: bool = True
 ) -> Float[np.ndarray, "n width"]:
-    """`[n, *features] -> [n, width]` by a function of `size` inputs.
+    """`[n, *features] -> [n, width]` by a function of `size` inputs; fewer are filled up, so that
+    one compiled program serves all, unless `fill` is false.
 
     **Raises** `ValueError` for outputs that are not finite."""
     _check_process()
     outputs = []
     for first in range(0, max(len(x), 1), size):
         some = floats(x[first : first + size])
-        full = np.zeros((size, *x.shape[1:]), np.float32)
-        full[: len(some)], full[len(some) :] = some, some[:1] if len(some) else 0
-        outputs.append(np.asarray(function(jax.device_put(full)))[: len(some)])
+        more = size - len(some) if fill else 0
+        full = np.pad(some, [(0, more)] + [(0, 0)] * (x.ndim - 1))
+        outputs.append(np.asarray(function(full))[: len(some)])
     predicted = np.concatenate(outputs)
     if not np.all(np.isfinite(predicted)):
         raise ValueError(

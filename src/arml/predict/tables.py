@@ -17,7 +17,7 @@ tables have other tails than the synthetic ones of meta-training.
 Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
 comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
 by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
-with weights from folds: see `arml.predict.choice`. Beyond `MOST_ROWS` rows the learner is none of
+with weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is none of
 them, because its kernel needs time with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
@@ -44,21 +44,12 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import PredictorBase, softmax
-from arml.predict.choice import (
-    BOOSTING,
-    FOREST,
-    LINEAR,
-    THE_LEARNER,
-    Choice,
-    Outputs,
-    by_scikit,
-    mean_of,
-)
-from arml.predict.folds import FOLDS, Places, equal_rows, folds
+from arml.predict.base import LEARNER, PredictorBase, softmax
+from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import checked_groups, checked_labels, checked_targets
+from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
 from arml.predict.predictor import by_chunks, called
-from arml.predict.reliability import FEW, conformal_rank
+from arml.predict.reliability import FEW, WORDS, conformal_rank
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
@@ -203,16 +194,10 @@ class TablePredictor(PredictorBase):
     def choice(self) -> Choice:
         """The models, and the folds that give each its weight."""
         linear, many = LINEAR[self.problem.kind], len(self.y) > FEW
-        models = [THE_LEARNER, linear, FOREST, BOOSTING] if many else [THE_LEARNER]
+        models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
         parts = [test for _, test in self._parts] if many else []
         models = models[len(self.y) > MOST_ROWS :]
         return Choice(models, self._fit, self.values, self.y, parts)
-
-    @cached_property
-    def _parts(self) -> list[tuple[Places, Places]]:
-        """The folds of the check; the choice has the same."""
-        classes = self.classes is not None
-        return [*folds(self.y, self._same, self.groups, classes=classes, most=self.most)]
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -224,7 +209,7 @@ class TablePredictor(PredictorBase):
         """The model that predicts, or the mean of several with their weights."""
         if len(self.weights) == 1:
             return next(iter(self.weights))
-        parts = ", ".join(f"{name} {weight:.0%}" for name, weight in self.weights.items())
+        parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
         return f"a weighted mean ({parts})"
 
     def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
@@ -235,9 +220,7 @@ class TablePredictor(PredictorBase):
         if self.classes is None:
             middle, spread = float(y.mean()), float(y.std())
             unit = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
-        learn = (
-            self._by_learner if model == THE_LEARNER else partial(by_scikit, model, self.classes)
-        )
+        learn = self._by_learner if model == LEARNER else partial(by_scikit, model, self.classes)
         predict = learn(encode(values), (y - middle) / unit)
 
         def outputs(rows: Values) -> Outputs:
@@ -334,7 +317,7 @@ class TablePredictor(PredictorBase):
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
         for train, test in self._parts:
-            centre, scale = self._left(train)[test].T
+            centre, scale = self.choice.mean(train)[test].T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
 
@@ -345,16 +328,11 @@ class TablePredictor(PredictorBase):
             self.values, np.array([c.kind != "category" for c in self.schema.columns])
         )
 
-    def _left(self, kept: Places) -> Outputs:
-        """The outputs of all examples but those `kept`, from which all is learned, weights too."""
-        each, weights = self.choice.others(kept), self.choice.weights(kept)
-        return mean_of(each, weights, self.classes is not None)
-
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """By what predicts, by each model, and by a linear model of the same columns."""
         linear = LINEAR[self.problem.kind]
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
-        found |= {self.model: self._left(train)[test]}
+        found |= {self.model: self.choice.mean(train)[test]}
         if linear not in found:
             found[linear] = self._fit(train, linear)(self.values[test])
         if self.classes is None:

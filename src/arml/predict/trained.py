@@ -36,7 +36,7 @@ from arml.predict.files import (
     read_checked,
     write_checked,
 )
-from arml.predict.inputs import checked_inputs
+from arml.predict.inputs import checked_array
 from arml.predict.pictures import Bad, OnPicture, PictureReader, are_files
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG
@@ -131,7 +131,8 @@ class TrainedLearner(LearnerBase):
         if self.inputs == "pictures" and are_files(x):
             assert self.pictures is not None
             return self.pictures.read(x, progress, bad)
-        return checked_inputs(x, self.problem, what)
+        pixels = self.problem.inputs == "pictures"
+        return checked_array(x, self.problem.features, what, pixels=pixels)
 
     def with_model(self: T, model: Path | str | None) -> T:
         """The same, with the file of its frozen model. **Raises** `ValueError` if it has none."""

@@ -6,7 +6,7 @@ line style for each colour. The same numbers give the same SVG, byte for byte.
 
 import io
 from collections.abc import Sequence
-from math import ceil, isfinite
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +118,8 @@ BINS = 80
 
 def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
     """`[records, 1 + names]`: the step and the numbers of the records that have the first name."""
-    rows = [
-        [float(record["step"]), *(_number(record.get(name)) for name in names)]
-        for record in metrics
-        if names[0] in record
-    ]
-    return np.array(rows, np.float64).reshape(-1, 1 + len(names))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and isfinite(value) else float("nan")
+    rows = [[one.get(k) for k in ("step", *names)] for one in metrics if names[0] in one]
+    return np.array(rows, np.float64).reshape(-1, 1 + len(names))  # None becomes NaN
 
 
 def _binned(series: np.ndarray) -> np.ndarray:

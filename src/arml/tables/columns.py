@@ -248,7 +248,7 @@ def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
     n = len(values)
     if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
         if KEY.fullmatch(column.name) and len(np.unique(values)) == n:
-            return "numbers the rows by its name"
+            return "is a row number, judging by its name"
         # Rows of a file may lie between the examples.
         offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
         if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):

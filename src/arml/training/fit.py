@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -91,18 +91,14 @@ class Given(Options):
         import optax
 
         made = self.make
-        if callable(made) and not isinstance(made, optax.GradientTransformation):
-            if next(iter(signature(made).parameters), "") == "learning_rate":
-                # It would take the number of steps for its rate.
-                raise ValueError(
-                    "outer is an optimiser of Optax without its rate: give one, as in "
-                    "outer=optax.adamw(1e-3)"
-                )
+        # The first argument of Optax's own functions is the rate, not the number of steps.
+        if callable(made) and next(iter(signature(made).parameters), "") != "learning_rate":
             made = made(steps)
         if not isinstance(made, optax.GradientTransformation):
             raise ValueError(
-                "expected outer as an optimiser of Optax, a function of the number of steps that "
-                f"makes one, or options such as arml.OuterOptions(), got {type(made).__name__}"
+                "expected outer as an optimiser of Optax with its rate, as optax.adamw(1e-3), a "
+                "function of the number of steps that makes one, or options such as "
+                f"arml.OuterOptions(), got {getattr(made, '__name__', type(made).__name__)}"
             )
         return made
 
@@ -256,17 +252,9 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
     return jax.random.split(task_key, batch)
 
 
-T = TypeVar("T")
 Precision = Literal["float32", "bfloat16"]
 DROPS = 1
 """Folded into a task's key: its learner drops numbers by another key than it adapts with."""
-
-
-def in_precision(tree: T, precision: Precision) -> T:
-    """The tree with its floating-point numbers in this precision."""
-    dtype = jnp.dtype(precision)
-    cast: T = jax.tree.map(lambda a: a.astype(dtype) if eqx.is_inexact_array(a) else a, tree)
-    return cast
 
 
 def make_step(
@@ -300,8 +288,10 @@ def make_step(
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
 
         def objective(trained: MetaLearner, some: Task, keys: Array) -> tuple[Array, Array]:
-            whole = eqx.combine(trained, rest).scheduled(number)
-            learner, some = in_precision((whole, some), precision)
+            learner, some = jax.tree.map(
+                lambda a: a.astype(jnp.dtype(precision)) if eqx.is_inexact_array(a) else a,
+                (eqx.combine(trained, rest).scheduled(number), some),
+            )
 
             def loss(task: Task, key: Array) -> Array:
                 dropping = with_drops(learner, jax.random.fold_in(key, DROPS))
@@ -352,18 +342,14 @@ def make_step(
 
 
 @lru_cache(maxsize=64)
-def _one(step: Step) -> Step:
-    """A compiled step, which intervals of all lengths use."""
-    return jit(step, LARGE, donate="all-except-first")
+def compiled(step: Step, steps: int | None = None) -> Step:
+    """A step as a program; or `steps` of them as one loop, whose records are stacked.
 
-
-@lru_cache(maxsize=64)
-def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
-    """`steps` outer steps; the records are stacked.
-
-    With `scan` they are one compiled loop and one dispatch, which is faster for small networks. If
-    a step takes a tenth of a second, its dispatch hardly matters, and it compiles faster alone.
+    A loop is one dispatch, which is faster for small networks. If a step takes a tenth of a second,
+    its dispatch hardly matters, and it compiles faster alone.
     """
+    if steps is None:
+        return jit(step, LARGE, donate="all-except-first")
 
     def looped(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         arrays, static = eqx.partition(state, eqx.is_array)
@@ -375,18 +361,7 @@ def make_interval(step: Step, *, steps: int, scan: bool) -> Step:
         arrays, records = jax.lax.scan(body, arrays, None, length=steps)
         return eqx.combine(arrays, static), records
 
-    if scan:
-        return eqx.filter_jit(looped, donate="all-except-first")
-    compiled = _one(step)
-
-    def dispatched(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
-        records = []
-        for _ in range(steps):
-            state, record = compiled(tasks, state)
-            records.append(record)
-        return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
-
-    return dispatched
+    return eqx.filter_jit(looped, donate="all-except-first")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -576,26 +551,23 @@ def intervals(
     keys = partial(task_keys, key, batch=batch)
     # Schedules of others may compute with the number of steps: they are compiled for it.
     own = None if isinstance(options.outer, OuterOptions) else options.steps
-    # Only then may the clock say how many steps are taken at once: all processes must agree.
+    step = _step(options.outer, own, batch, chunk, mesh, options.precision)
+    # Several processes must agree: the clock of one cannot end their interval.
     alone = not options.scan and jax.process_count() == 1
-    slow = alone
     while done < options.steps:
-        begun, losses, took = done, list[Array](), list[float]()
+        begun, losses, stopped = done, list[np.ndarray](), False
         end = min(done - done % options.interval + options.interval, options.steps)
-        step = _step(options.outer, own, batch, chunk, mesh, options.precision)
-        stopped = False
+        program = compiled(step, end - done if options.scan else None)
         while done < end and not stopped:
-            size, since = 1 if slow else end - done, time.monotonic()
-            interval = make_interval(step, steps=size, scan=options.scan)
+            since = time.monotonic()
             with one_blas_thread():
-                state, records = interval((train, data, steps), state)
-                _check_finite(records, done, train, keys, options.outer)  # waits for the interval
-            done += size
+                state, report = program((train, data, steps), state)
+                records = jax.tree.map(np.atleast_1d, report)  # waits for the steps
+                _check_finite(records, done, train, keys, options.outer)
+            done += len(records.loss)
             losses.append(records.loss)
-            took.append((time.monotonic() - since) / size)
-            if slow and took[-1] > SLOW:
+            if alone and time.monotonic() - since > SLOW:
                 stopped = each(done, float(np.mean(np.concatenate(losses)))) is True
-        slow = alone and float(np.median(took)) > SLOW
         record: dict[str, float | None] = {"loss": float(np.mean(np.concatenate(losses)))}
         every = options.validate_every
         due = done == options.steps or done // every > begun // every
@@ -622,10 +594,9 @@ def _check_finite(
     keys: Callable[[Array], Array],
     outer: Options,
 ) -> None:
-    finite = np.asarray(records.finite)
-    if finite.all():
+    if records.finite.all():
         return
-    first = int(np.argmin(finite))
+    first = int(np.argmin(records.finite))
     family = int(records.bad_family[first])
     on = f"on a task of the family {tasks.families[family]!r}" if family >= 0 else "in the gradient"
     where = f"the loss is not finite at step {done + first + 1}, {on}"

@@ -14,27 +14,22 @@ from arml.results.machine import cores
 
 
 def provenance(devices: int = 1) -> Json:
-    """Where a run is made: `commit`, `versions` and `device`, with the number of accelerators in
-    front if there are several; `device` itself counts the cores of a CPU."""
-    several = f"{devices} × " if devices > 1 and jax.default_backend() != "cpu" else ""
-    return {"commit": commit(), "versions": versions(), "device": several + device()}
-
-
-def versions() -> dict[str, str]:
-    """The versions that a score may depend on."""
+    """Where a run is made: `commit`, the `versions` that a score may depend on, and the `device`:
+    the accelerator, with their number if there are several, and the processor with its usable
+    cores."""
     packages = ("arml", "jax", "jaxlib", "equinox", "optax", "numpy")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
-
-
-def device() -> str:
-    """The accelerator, if any, and the processor with its usable cores."""
+    versions = {name: version(name) for name in packages}
     model = platform.processor() or platform.machine()
     with suppress(OSError):
         named = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         model = named[1] if named else model
-    host = f"{model}, {cores()} core{'s' if cores() != 1 else ''}"
+    device = f"{model}, {cores()} core{'s' if cores() != 1 else ''}"
     first = jax.devices()[0]
-    return host if first.platform == "cpu" else f"{first.device_kind} ({host})"
+    if first.platform != "cpu":
+        several = f"{devices} × " if devices > 1 else ""
+        device = f"{several}{first.device_kind} ({device})"
+    python = {"python": platform.python_version()}
+    return {"commit": commit(), "versions": python | versions, "device": device}
 
 
 def commit() -> str | None:
