@@ -300,7 +300,7 @@ def test_bad_pictures_are_refused_in_one_line(learner, given, said):
 
 
 def test_the_command_answers_what_it_can_and_shows_what_it_knows(tmp_path, capsys, monkeypatch):
-    """One bad file among the queries, in a folder and in a zip."""
+    """One bad file among the examples and the queries, in a folder and in a zip."""
     monkeypatch.chdir(tmp_path)
     for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
         (tmp_path / "own" / name).mkdir(parents=True)
@@ -308,10 +308,13 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(tmp_path, capsy
         for i in range(4):
             (tmp_path / "own" / name / f"{i}.png").write_bytes(encoded(blob(colour, i)))
             (tmp_path / "new" / name / f"{i}.png").write_bytes(encoded(blob(colour, 9 + i)))
-    (tmp_path / "new" / "bad.png").write_bytes(b"")
+    for place in ("new", "own/red"):
+        (tmp_path / place / "bad.png").write_bytes(b"")
     shutil.make_archive("new", "zip", "new")
     assert main(["adapt", "--support", "own"]) == 0
-    assert "from 2, 100% from 3, 100% from 4" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "from 2, 100% from 3, 100% from 4" in said
+    assert "left out 1 of 9 pictures, which cannot be read: own/red/bad.png (an empty file)" in said
     given = ["adapt", "--support", "own", "--query", "new", "--save", "kept"]
     assert main([*given, "--report", "page.html", "--sort-into", "sorted", "--above", "0.6"]) == 0
     said = capsys.readouterr()

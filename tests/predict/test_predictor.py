@@ -296,21 +296,26 @@ def test_more_classes_than_a_learner_can_tell_apart(images, tmp_path, capsys):
 
 
 def test_bad_pictures_on_the_command_line(images, own, tmp_path, capsys):
-    """One class, a picture that cannot be read."""
-    out = tmp_path / "answers.csv"
-    for name, said in (
-        ("one", "expected 2 or more classes, got 1 class"),
-        ("broken", "broken.png"),
-    ):
-        folder = tmp_path / name
-        shutil.copytree(own, folder)
-        if name == "one":
-            shutil.rmtree(folder / "class1")
-        if name == "broken":
-            (folder / "class0" / "broken.png").write_bytes(b"no picture")
-        given = ["adapt", str(images[0]), "--support", str(folder), "--query", str(own)]
-        assert main([*given, "--out", str(out)]) == 2
-        assert said in capsys.readouterr().err
+    """One class, pictures that cannot be read."""
+    out, one, broken = tmp_path / "answers.csv", tmp_path / "one", tmp_path / "broken"
+    shutil.copytree(own / "class0", one / "class0")
+    shutil.copytree(own, broken)
+    (broken / "class0" / "broken.png").write_bytes(b"no picture")
+    words = ["adapt", str(images[0]), "--out", str(out), "--query", str(own), "--support"]
+    assert main([*words, str(one)]) == 2
+    assert "expected 2 or more classes, got 1 class" in capsys.readouterr().err
+    assert main([*words, str(broken), "--strict"]) == 2
+    assert "broken.png: expected an image" in capsys.readouterr().err
+    assert not out.exists()
+    assert main([*words, str(broken), "--no-reliability"]) == 0  # learned from the others
+    said = " ".join(capsys.readouterr().err.split())
+    assert "left out 1 of 9 pictures, which cannot be read:" in said
+    assert "learned from 8 examples" in said
+    out.unlink()
+    for file in (broken / "class0").iterdir():
+        file.write_bytes(b"no picture")
+    assert main([*words, str(broken)]) == 2
+    assert "no picture of class0 can be read" in capsys.readouterr().err
     given = ["adapt", str(images[0]), "--support", str(own), "--query", str(tmp_path / "broken")]
     assert main([*given, "--out", str(out), "--strict"]) == 2
     said = capsys.readouterr().err

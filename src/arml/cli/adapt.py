@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import Display, ModelOptions, command, parse, tell
+from arml.cli.console import Display, ModelOptions, command, doubts, parse, tell
 from arml.cli.inputs import Inputs, PictureInputs, Queries, TableInputs, inputs_of, is_table
 from arml.results.files import write_text
 
@@ -47,7 +47,8 @@ class AnswerOptions:
     out: Path | None = None
     """Write the answers to this CSV file instead of the terminal."""
     strict: bool = False
-    """Stop at a picture that cannot be read; otherwise its answer is empty."""
+    """Stop at a picture that cannot be read; otherwise an example is left out, and the answer to a
+    query is empty."""
     sort_into: Path | None = None
     """Copy the pictures into this new folder, in a folder for each label."""
     above: float = 0.5
@@ -206,7 +207,7 @@ def _predict_on(options: PredictOptions, on: str) -> int:
     if len(options.query) > 1 or options.out is None:
         raise ValueError("--on takes one source and --out FOLDER: give both")
     predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
-    with Display(Console(stderr=True), "reading the source") as display:
+    with doubts(), Display(Console(stderr=True), "reading the source") as display:
 
         def watch(done: int, total: int) -> None:
             display.show("predicting", done, total, note=f"{done:,} of {total:,} parts")
@@ -261,7 +262,9 @@ def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
         from arml.predict.starter import starter_if_better
 
         with open_source(options.support) as source:
-            starter, reason = starter_if_better(predictor, source.pictures, source.labels)
+            pairs, known = zip(source.pictures, source.labels, strict=True), {*names}
+            read = [(picture, label) for picture, label in pairs if picture.where in known]
+            starter, reason = starter_if_better(predictor, *zip(*read, strict=True))
         tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
         if starter is not None:
             assert isinstance(inputs, PictureInputs)
@@ -339,7 +342,8 @@ def _answer(
         write_text(options.out, text.getvalue())
         tell(f"written to {options.out}")
     if queries.pictures:
-        _pictures(queries, answers, options)
+        with inputs.open:
+            _pictures(queries, answers, options)
     return answers
 
 

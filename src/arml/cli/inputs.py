@@ -64,12 +64,12 @@ class PictureInputs:
     thumbnails: dict[str, Any] | None = None
     """Small pixels of what was read, by name, if they are wanted."""
     strict = False
-    """Whether a query that cannot be read is an error."""
+    """Whether a picture that cannot be read is an error."""
 
     def __init__(self, learner: Any) -> None:
         self.learner = learner
         self.open = ExitStack()
-        """Zips of queries, which stay open until the end."""
+        """Zips of queries, which stay open until these are answered."""
 
     def _read(self, pictures: Sequence[Any], bad: dict[int, str] | None = None) -> np.ndarray:
         from arml.predict.pictures import pixels_of
@@ -87,20 +87,31 @@ class PictureInputs:
         return found
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
-        """The pictures of a folder or zip, and the names of their folders."""
+        """The pictures of a folder or zip that can be read, and the names of their folders."""
         from arml.datasets.folders import open_source
 
         if target is not None:
             raise ValueError("pictures have no columns: leave --target out")
+        bad: dict[int, str] = {}
         with open_source(path) as source:
-            x = self._read(source.pictures)
+            x = self._read(source.pictures, None if self.strict else bad)
+        kept = [place for place in range(len(x)) if place not in bad]
+        names, labels = ([each[place] for place in kept] for each in (source.files, source.labels))
+        if bad:
+            each = ", ".join(f"{source.files[place]} ({bad[place]})" for place in bad)
+            tell(f"left out {len(bad)} of {len(x)} pictures, which cannot be read: {each}")
+        if gone := sorted({*source.labels} - {*labels}):
+            raise ValueError(
+                f"{path}: no picture of {', '.join(gone)} can be read: replace these pictures, or "
+                "remove the folder"
+            )
         _tell_left_out(source.left_out)
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
                 if not any(folder.iterdir()):
                     tell(f"the folder {folder} is empty: it is no class")
-        _check_different(x, path, "pictures")
-        return Labelled(source.files, x, source.labels)
+        _check_different(x[kept], path, "pictures")
+        return Labelled(names, x[kept], labels)
 
     def learn(
         self, path: Path, target: str | None, group: str | None = None

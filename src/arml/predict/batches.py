@@ -22,7 +22,7 @@ from arml.experiment.workers import cluster
 from arml.predict.answers import free_name
 from arml.predict.files import check_predictor
 from arml.predict.loading import load_predictor
-from arml.predict.pictures import PictureReader, content_of, sized
+from arml.predict.pictures import LOG, PictureReader, content_of, sized
 from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG
 from arml.results.machine import extra
@@ -130,13 +130,17 @@ def parts_of(source: str) -> tuple[Any, list[list[str]]]:
         names = sorted(found.files)
     except OSError as error:
         raise ValueError(f"no source at {source} ({error}): check it") from error
-    files, pictures = found.filesystem, [name for name in names if is_picture(name)]
+    files, tables = found.filesystem, [name for name in names if name.endswith(TABLE)]
+    pictures = [] if tables else [name for name in names if is_picture(name)]
     if source.endswith(".txt"):
         with files.open_input_stream(names[0]) as file:
             lines = list(filter(None, file.readall().decode().splitlines()))
         pictures = [line.rpartition("://")[2] for line in lines]
         files = FileSystem.from_uri(lines[0])[0] if lines and "://" in lines[0] else files
-    parts = [[name] for name in names if name.endswith(TABLE)]
+    elif others := sorted({*names} - {*tables, *pictures}):
+        kind = "Parquet files" if tables else "pictures"
+        LOG.warning("left out %d files that are no %s: %s", len(others), kind, others[:3])
+    parts = [[name] for name in tables]
     parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
     if not parts:
         raise ValueError(f"expected pictures or Parquet files at {source}, found none: check it")

@@ -53,31 +53,25 @@ class FewShot(BaseEstimator):
         **Raises** `ValueError` for data that the learner cannot read, and for sample weights that
         it cannot use; `RunError` if there is no learner of that name.
         """
-        learner = self._loaded()
-        problem, flat = learner.problem, prod(learner.problem.features)
+        learner = "photos" if self.learner is None else self.learner
+        # The package may have the same learner for numbers.
+        numbers = f"{learner}-regression"
+        named = numbers if self._kind == "regression" and numbers in shipped() else learner
+        loaded: LearnerBase = load(named)
+        problem = loaded.problem
         if problem.kind != self._kind:
             raise ValueError(
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
-        if problem.inputs == "tables":  # rows of any columns: numbers, categories, missing cells
-            if y is None:
-                raise ValueError("requires y to be passed, but the target y is None")
-            validate_data(self, X, y, skip_check_array=True)
-            inputs = _table(X)
-        else:
-            checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
-            checks = checks if problem.kind == "regression" else {}
-            rows, y = validate_data(self, _rows(X, learner), y, **checks)
-            if rows.shape[1] != flat:
-                raise ValueError(
-                    f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
-                    f"{flat}: choose those columns, or another learner"
-                )
-            inputs = rows.reshape(-1, *problem.features)
+        if problem.inputs == "tables" and y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
+        checks = checks if problem.kind == "regression" else {}
+        inputs, y = self._read(X, loaded, y, **checks)
         labels = self._targets(y)
         options = {"keep": keep} if len(keep) else {}
-        predictor = learner.adapt(inputs, labels, sample_weight, groups=groups, **options)
+        predictor = loaded.adapt(inputs, labels, sample_weight, groups=groups, **options)
         if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
             predictor = starter_if_better(predictor, X, labels)[0] or predictor
         if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
@@ -88,22 +82,13 @@ class FewShot(BaseEstimator):
         self.predictor_ = predictor.using(model)
         return self
 
-    def _loaded(self) -> LearnerBase:
-        learner = "photos" if self.learner is None else self.learner
-        # The package may have the same learner for numbers.
-        numbers = f"{learner}-regression"
-        found: LearnerBase = load(
-            numbers if self._kind == "regression" and numbers in shipped() else learner
-        )
-        return found
-
     def predict(self, X: Any) -> np.ndarray:
         """The label or the target of each input, each by itself.
 
         **Raises** `ValueError` for inputs of another shape, or that are not finite.
         """
-        queries = self._queries(X)
-        return self.predictor_.predict(queries)
+        queries = self._queries(X)  # first: it knows whether there is a predictor
+        return np.asarray(self.predictor_.predict(queries))
 
     def reliability(self) -> Reliability | NumberReliability:
         """How far the fitted model can be trusted: `arml.Predictor.reliability`."""
@@ -118,29 +103,31 @@ class FewShot(BaseEstimator):
     def _queries(self, X: Any) -> Any:
         check_is_fitted(self)
         learner = self.predictor_.learner
-        if learner.problem.inputs == "tables":
-            table = _table(X)  # first, because what has no columns is refused there
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return table
         if self.learner is None and learner.problem.inputs == "pictures":
             return pixels_of(X)  # by starter, which `fit` chose
-        rows = validate_data(self, _rows(X, learner), reset=False)
-        return rows.reshape(-1, *learner.problem.features)
+        return self._read(X, learner, reset=False)[0]
 
-
-def _rows(X: Any, learner: LearnerBase) -> Any:
-    """Pictures as flat rows, which scikit-learn's own checks can read."""
-    if learner.inputs == "pictures" and getattr(X, "ndim", 0) != 2:
-        inputs = learner.read(X, "X")
-        return inputs.reshape(len(inputs), -1)
-    return X
-
-
-def _table(X: Any) -> Any:
-    """Frames as they are; anything else as scikit-learn checks it, with texts and missing cells."""
-    if hasattr(X, "columns") or hasattr(X, "column_names"):
-        return X
-    return check_array(X, dtype=None, ensure_all_finite=False)
+    def _read(
+        self, X: Any, learner: LearnerBase, y: Any = "no_validation", **checks: Any
+    ) -> tuple[Any, Any]:
+        """The inputs as the learner takes them, and `y`, after scikit-learn's checks."""
+        features = learner.problem.features
+        if learner.problem.inputs == "tables":  # of any columns: numbers, texts, missing cells
+            if not (hasattr(X, "columns") or hasattr(X, "column_names")):
+                X = check_array(X, dtype=None, ensure_all_finite=False)
+            validate_data(self, X, skip_check_array=True, **checks)
+            return X, y
+        if learner.inputs == "pictures" and getattr(X, "ndim", 0) != 2:
+            X = learner.read(X, "X")
+            X = X.reshape(len(X), -1)  # scikit-learn checks flat rows
+        found = validate_data(self, X, y, **checks)
+        rows, y = found if isinstance(found, tuple) else (found, y)
+        if rows.shape[1] != prod(features):
+            raise ValueError(
+                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
+                f"{prod(features)}: choose those columns, or another learner"
+            )
+        return rows.reshape(-1, *features), y
 
 
 class FewShotClassifier(ClassifierMixin, FewShot):

@@ -4,14 +4,11 @@ A check takes a function that learns from some of the examples and predicts the 
 refits everything that reads labels (the choice of columns, encodings, scales, temperature, weights
 of models) from the examples that it may see, so no estimate has seen its own answers.
 
-- Classes are left out in balanced folds (stratified), repeatedly if the examples are few. Leaving
-  one example out would make its class the rarest, which decides ties. See `arml.predict.folds`.
-- Copies, equal examples with one label, are left out together and named, and so are the examples of
-  a group. Equal examples with several labels are named, too, and left out one by one: their input
-  does not decide the label.
+- Classes are left out in balanced folds, repeatedly if the examples are few. Copies and the
+  examples of a group are left out together: see `arml.predict.folds`.
 - A class without a second example that differs cannot be checked: without the first it is unknown.
-- The interval of an accuracy is Wilson's. An example that was left out several times counts once,
-  and so do examples that were left out together: they are as good as one.
+- The interval of an accuracy is Wilson's. Examples that were left out several times, or together,
+  count once.
 - Mistakes are ranked by the probability of the given label [1].
 - Intervals of numbers are a prediction plus or minus a quantile of the residuals of examples that
   were left out (the jackknife of [2], with folds).
@@ -27,13 +24,12 @@ The check learns from a fold less than the predictor does, so it is slightly pes
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import FOLDS, Places, folds, units_of
+from arml.predict.folds import FOLDS, Numbers, Places, folds, units_of
 from arml.results.files import Json
 
 FEW = 60
@@ -160,16 +156,6 @@ class Evaluation:
     def _counted(self) -> str:
         return f"{round(float(np.sum(self.right)))} of {len(self.labels)}"
 
-    def _repr_html_(self) -> str:
-        """The summary, and the confusion matrix as a table, for notebooks."""
-        names = [escape(str(one)) for one in self.classes.tolist()]
-        head = "".join(f"<th>as {name}</th>" for name in names)
-        rows = "".join(
-            f"<tr><th>{name}</th>{''.join(f'<td>{n}</td>' for n in row)}</tr>"
-            for name, row in zip(names, self.confusion.tolist(), strict=True)
-        )
-        return f"<p>{escape(str(self))}</p><table><tr><th>labelled</th>{head}</tr>{rows}</table>"
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self})"
 
@@ -238,7 +224,7 @@ class Reliability(Evaluation):
                 "with two examples a class each is predicted from half of the examples: from all "
                 "of them, new ones are likely predicted better"
             )
-        missed = [str(one) for k, one in enumerate(self.classes) if k not in present]
+        missed = [str(label) for label in self.classes.tolist() if label not in self.by_class]
         if len(present) and missed:
             one = "group" if self.grouped else "distinct example"
             lines.append(f"not checked, with one {one} each: {_some(missed)}")
@@ -261,10 +247,11 @@ class Reliability(Evaluation):
                 + ("groups" if self.grouped else "examples that differ")
                 + ": give two or more of a class"
             )
+        said = f"cross-validated {super().__str__()}"
+        if not self.others:
+            return said
         others = ", ".join(f"{_word(name)} {share:.0%}" for name, share in self.others.items())
-        by = f"; predicted by {_word(self.model)}; accuracy of other models: {others}"
-        more = by if others else ""
-        return f"cross-validated {super().__str__()}{more}"
+        return f"{said}; predicted by {_word(self.model)}; accuracy of other models: {others}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -321,9 +308,6 @@ class NumberReliability:
             )
         return np.sort(self.residuals, axis=0)[rank - 1]
 
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(str(self))}</p>"
-
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the examples."""
         lines = [str(self)]
@@ -368,8 +352,8 @@ def classification_reliability(
     refit: Refit,
     y: Int[np.ndarray, " n"],
     classes: np.ndarray,
-    same: Int[np.ndarray, " n"] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
+    same: Numbers | None = None,
+    groups: Numbers | None = None,
     *,
     model: str | None = None,
     repeats: int | None = None,
@@ -416,8 +400,8 @@ def classification_reliability(
 def regression_reliability(
     refit: Refit,
     y: Float[np.ndarray, "n *targets"],
-    same: Int[np.ndarray, " n"] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
+    same: Numbers | None = None,
+    groups: Numbers | None = None,
     *,
     model: str | None = None,
     most: int = FOLDS,
@@ -466,7 +450,7 @@ def conformal_rank(level: float, n: int, independent: int | None = None) -> int 
     return None if rank > few else math.ceil(rank / few * n - 1e-9)
 
 
-def _copies(same: Int[np.ndarray, " n"] | None, y: np.ndarray) -> tuple[Copies, Copies]:
+def _copies(same: Numbers | None, y: np.ndarray) -> tuple[Copies, Copies]:
     """The places of equal inputs with one label or target, and of those with several."""
     if same is None:
         return (), ()
