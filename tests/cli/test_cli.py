@@ -97,7 +97,7 @@ def test_settings_methods_and_recipes_are_listed_with_their_scores(tmp_path, mon
     own = "folders/maml --data FOLDER_OR_ZIP... --run runs/folders/maml"
     assert own in listed(capsys, "folders")
     assert "1,623 handwritten characters" in listed(capsys, "omniglot")
-    assert "did you mean maml" in refused(capsys, "list", "mamll")
+    assert "did you mean 'maml'" in refused(capsys, "list", "mamll")
     found = json.loads(listed(capsys, "maml", "--json"))
     assert [*found["methods"]] == ["maml"]
     assert found["recipes"]["starter/maml"]["metric"] == "accuracy"

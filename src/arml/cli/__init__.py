@@ -9,13 +9,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from arml.core.registry import announce, place_in_plugin
+from arml.core.registry import announce, nearest, place_in_plugin
 
 T = TypeVar("T")
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -128,12 +127,10 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 
 def known(what: str, name: str, entries: Mapping[str, T]) -> T:
-    """The entry of that name. **Raises** `ValueError` with the names for an unknown one."""
-    if name in entries:
-        return entries[name]
-    close = get_close_matches(name, entries, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"unknown {what} {name!r}: expected one of {', '.join(entries)}{hint}")
+    """The entry of that name. **Raises** `ValueError` with the nearest ones for an unknown one."""
+    if name not in entries:
+        raise ValueError(f"unknown {what} {name!r}{nearest(name, entries, 1)}")
+    return entries[name]
 
 
 def _help() -> str:

@@ -267,7 +267,6 @@ def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
             starter, reason = starter_if_better(predictor, *zip(*read, strict=True))
         tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
         if starter is not None:
-            assert isinstance(inputs, PictureInputs)
             inputs.learner, predictor = starter.learner, starter
     return inputs, predictor, names
 

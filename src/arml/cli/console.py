@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 import tyro
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import (
     BarColumn,
     Progress,
@@ -29,7 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arml.core.registry import as_options
-from arml.report.tables import duration
+from arml.report.tables import duration, grid
 from arml.results.files import plain
 
 T = TypeVar("T")
@@ -93,10 +93,18 @@ class ModelOptions:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def say(console: Console, *lines: str) -> None:
-    """Print plain lines without breaks of our own, so that paths and commands can be copied."""
+Shown = str | Table | Group
+"""What is printed: a line, or a table."""
+
+
+def say(console: Console, *lines: Shown) -> None:
+    """Print tables, and plain lines without breaks of our own, so that paths and commands can be
+    copied."""
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        if isinstance(line, str):
+            console.print(Text(line), soft_wrap=True)
+        else:
+            console.print(line)
 
 
 def tell(*lines: str) -> None:
@@ -127,23 +135,6 @@ def print_json(value: object) -> None:
 def command(*words: str) -> str:
     """A command of this program to copy, with the plug-ins that were given."""
     return shlex.join(["arml", *words, *as_options()])
-
-
-def grid(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    left: Sequence[int] = (0,),
-    **style: Any,
-) -> Table:
-    """A table for the terminal; the columns that are not `left` are aligned to the right. All cells
-    are plain text, because a name may look like markup."""
-    table = Table(**{"title_style": "bold", "title_justify": "left", **style})
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place in left else "right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
 
 
 def listed(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:

@@ -10,14 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from arml.cli.console import Display, grid, parse, print_json, say, tell
+from arml.cli.console import Display, Shown, parse, print_json, say, tell
 from arml.cli.inputs import inputs_of
+from arml.report.tables import grid, make_rows, mean_score, spread_of, terminal_table
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result, read_config, seeds_in
+from arml.results.scores import format_score
 
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
-    from arml.results.comparisons import Comparison
 
 _TASKS = 1_000
 """Tasks that a run is scored on."""
@@ -76,19 +77,28 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         check_predictor(options.folder)
     if is_predictor(options.folder):
         options.refuse(("tasks", "split", "steps", "ways", "shots", "against"), "runs")
-        return _predictor(options)
-    if is_learner(options.folder):
+        found, shown = _predictor(options)
+    elif is_learner(options.folder):
         raise ValueError(
             f"{options.folder} is a learner, and no run or predictor: `arml adapt {options.folder} "
             "--support EXAMPLES --save FOLDER` makes a predictor of it, and says how well it "
             "predicts your examples"
         )
-    options.refuse(("query", "target", "model"), "predictors")
-    return _runs(options)
+    else:
+        options.refuse(("query", "target", "model"), "predictors")
+        found, shown = _runs(options)
+    if options.out is not None:
+        write_json(options.out, found)
+        shown = [*shown, f"written to {options.out}"]
+    if options.json:
+        print_json(found)
+    else:
+        say(Console(), *shown)
+    return 0
 
 
-def _runs(options: EvaluateOptions) -> int:
-    """Score the runs of one folder, or of two, and print the difference."""
+def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
+    """Score the runs of one folder, or of two; returns the result, and what to print."""
     folders = [options.folder, *([options.against] if options.against else [])]
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError(f"{options.folder} twice: name another folder after --against")
@@ -103,7 +113,6 @@ def _runs(options: EvaluateOptions) -> int:
     keeps = usual and options.out is None
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept_scores
-        from arml.report.tables import make_rows, terminal_table
         from arml.results.comparisons import compare
         from arml.training.devices import own_cores
 
@@ -130,30 +139,28 @@ def _runs(options: EvaluateOptions) -> int:
         # The simple classifiers have the same scores beside each seed.
         every = [[scored(run, simple=run == runs[0]) for run in runs] for runs in sides]
     first, *others = map(_summary, folders, every)
-    compared = None
-    if others:
-        compared = compare(*([one.scores for one in side] for side in every))
-        against = {**others[0], "folder": str(folders[1]), "difference": compared.to_dict()}
-        first["against"] = against
-    if options.out is not None:
-        write_json(options.out, first)
-    if options.json:
-        print_json(first)
-        return 0
-    console = Console()
-    console.print(terminal_table(make_rows(_named(folders, every))))
-    if compared is not None:
-        _print_difference(console, folders[1], compared)
-    if options.out is not None:
-        say(console, f"written to {options.out}")
-    elif keeps:
+    shown: list[Shown] = [terminal_table(make_rows(_named(folders, every)))]
+    for other in others:
+        found = compare(*([one.scores for one in side] for side in every))
+        first["against"] = {**other, "folder": str(folders[1]), "difference": found.to_dict()}
+        better = "above zero" if found.metric == "accuracy" else "below zero"
+        rows = []
+        for name, part in {"all tasks": found, **found.families}.items():
+            score = format_score(found.metric, part.to_dict(), sign="+")
+            rows.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
+        shown += [
+            f"Difference from {folders[1]} on the same tasks ({better} is better)",
+            grid(("", "difference ± 95%", "tasks"), rows),
+            found.about,
+        ]
+    if keeps:
         places = [str(run / "result.json") for side in sides for run in side]
-        say(console, f"the scores are in {', '.join(places)}")
-    else:
-        say(
-            console, "not kept, because the tasks are not as in the training: --out FILE keeps them"
+        shown.append(f"the scores are in {', '.join(places)}")
+    elif options.out is None:
+        shown.append(
+            "not kept, because the tasks are not as in the training: --out FILE keeps them"
         )
-    return 0
+    return first, shown
 
 
 def _check_seeds(runs: Sequence[Path]) -> None:
@@ -181,8 +188,6 @@ def _check_seeds(runs: Sequence[Path]) -> None:
 
 def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
     """The result of a run; of seeds all results, with their mean and standard deviation."""
-    from arml.report.tables import mean_score, spread_of
-
     results = [one.result for one in scored]
     if scored[0].run.folder == folder:
         return {**results[0]}
@@ -208,22 +213,8 @@ def _named(folders: Sequence[Path], every: Sequence[Sequence["Scored"]]) -> list
     ]
 
 
-def _print_difference(console: Console, folder: Path, compared: "Comparison") -> None:
-    """Print a difference, over all tasks and by family."""
-    from arml.results.scores import format_score
-
-    better = "above zero" if compared.metric == "accuracy" else "below zero"
-    say(console, f"Difference from {folder} on the same tasks ({better} is better)")
-    rows = []
-    for name, part in {"all tasks": compared, **compared.families}.items():
-        score = format_score(compared.metric, part.to_dict(), sign="+")
-        rows.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
-    console.print(grid(("", "difference ± 95%", "tasks"), rows))
-    say(console, compared.about)
-
-
-def _predictor(options: EvaluateOptions) -> int:
-    """Score a saved predictor on labelled queries."""
+def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
+    """Score a saved predictor on labelled queries; returns the result, and what to print."""
     folder, query = options.folder, options.query
     if query is None:
         raise ValueError(
@@ -243,31 +234,18 @@ def _predictor(options: EvaluateOptions) -> int:
             f"warning: {same} of {len(y)} queries equal examples that the predictor learned from; "
             "if they are the same cases, the score is better than for new ones: leave them out"
         )
-    console = Console()
     if predictor.classes is None:
         errors = np.square(np.ravel(predictor.predict(x)) - y)
         found: Json = {"n": len(y), "mse": float(errors.mean()), "variance": float(np.var(y))}
-        lines = [
+        return found, [
             f"root mean squared error {found['mse'] ** 0.5:.4g}, in the unit of the target, on "
             f"{found['n']} rows; if every answer were the mean of the targets, it would be "
             f"{found['variance'] ** 0.5:.4g}"
         ]
-    else:
-        marks = predictor.evaluate(x, y)
-        worst = marks.mistakes.tolist()
-        found = {**marks.as_json(), "by": predictor.model, "mistakes": [names[i] for i in worst]}
-        lines = marks.lines(names)
-    if options.out is not None:
-        write_json(options.out, found)
-    if options.json:
-        print_json(found)
-        return 0
-    say(console, *lines)
-    if predictor.classes is not None:
-        console.print(_by_class(found))
-    if options.out is not None:
-        say(console, f"written to {options.out}")
-    return 0
+    marks = predictor.evaluate(x, y)
+    mistakes = [names[i] for i in marks.mistakes.tolist()]
+    found = {**marks.as_json(), "by": predictor.model, "mistakes": mistakes}
+    return found, [*marks.lines(names), _by_class(found)]
 
 
 def _equal_to_examples(x: Any, predictor: Any) -> int:

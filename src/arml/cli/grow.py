@@ -12,12 +12,12 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from arml.cli.console import command, grid, parse, print_json, say
+from arml.cli.console import command, parse, print_json, say
 from arml.cli.options import TrainingOptions, read_command, timed
 from arml.experiment.choose import STREAM_MINUTES
 from arml.growth.stream import StreamOptions, train_stream
 from arml.report.growth import measured
-from arml.report.tables import METRIC_NAMES, duration, number
+from arml.report.tables import METRIC_NAMES, duration, grid, number
 from arml.results.scores import format_score, number_of
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from rich.console import Console
 from tyro.conf import Positional
@@ -10,6 +9,7 @@ from tyro.conf import Positional
 from arml.algorithms import ALGORITHMS
 from arml.cli.console import command, listed, parse, print_json, say
 from arml.cli.data import entries
+from arml.core.registry import nearest
 from arml.experiment.options import NETWORKS
 from arml.experiment.recipes import RECIPES, paces, settings, study_scores
 from arml.report.tables import duration
@@ -68,11 +68,10 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
     found = {kind: {k: v for k, v in some.items() if k == what} for kind, some in every.items()}
     recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
     if not recipes and not any(found.values()):
-        close = get_close_matches(what, [*(k for some in every.values() for k in some), *RECIPES])
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        known = [*(name for some in every.values() for name in some), *RECIPES]
         raise ValueError(
-            f"no setting, method, recipe, data set or network is named {what!r}{hint}; `arml list` "
-            "names them"
+            f"no setting, method, recipe, data set or network is named {what!r}"
+            f"{nearest(what, known)}"
         )
     return found, recipes
 

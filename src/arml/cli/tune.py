@@ -6,10 +6,11 @@ from typing import Any
 
 from rich.console import Console
 
-from arml.cli.console import INTERRUPTED, Stop, command, grid, say
+from arml.cli.console import INTERRUPTED, Stop, command, say
 from arml.cli.options import Parsed, TrainingOptions, read_command
 from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
+from arml.report.tables import grid
 from arml.results.files import Json, write_json
 
 SHOWN = 10

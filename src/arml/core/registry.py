@@ -240,7 +240,7 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     close = get_close_matches(name, names, n, 0.5)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
-    few = len(names) < 9
+    few = len(names) < 15
     return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"
 
 

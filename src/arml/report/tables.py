@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table as Grid
@@ -58,33 +59,50 @@ def markdown(table: Table) -> str:
     wide = len(table.columns)
     rows = [[line.name, *map(_plain, line.cells)] for line in table.lines]
     filled = [row + [""] * (wide - len(row)) for row in rows]
-    return "\n".join(map(line_of, [table.columns, ["---", *["---:"] * (wide - 1)], *filled]))
+    lines = []
+    for cells in (table.columns, ["---", *["---:"] * (wide - 1)], *filled):
+        escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
+        lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines)
 
 
-def line_of(cells: Iterable[str]) -> str:
-    """One line of a Markdown table."""
-    escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
-    return f"| {' | '.join(escaped)} |"
+def grid(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[int] = (0,),
+    **style: Any,
+) -> Grid:
+    """A table for the terminal; the columns that are not `left` are aligned to the right. All cells
+    are plain text, because a name may look like markup."""
+    found = Grid(**{"title_style": "bold", "title_justify": "left", **style})
+    for place, heading in enumerate(headings):
+        found.add_column(
+            Text(heading), justify="left" if place in left else "right", overflow="fold"
+        )
+    for row in rows:
+        found.add_row(*map(Text, row))
+    return found
 
 
 def terminal(table: Table) -> Group:
     """The table for a terminal, turned on its side, so that many columns fit."""
-    rows = [line for line in table.lines if line.kind not in BESIDE]
-    beside = [(line, BESIDE[line.kind]) for line in table.lines if line.kind in BESIDE]
-    notes = [
-        table.caption,
-        *(f"{what} ({line.name}): {line.cells[0].text}" for line, what in beside),
+    lines = [line for line in table.lines if line.kind not in BESIDE]
+    # A break after the problem keeps columns narrow.
+    names = [line.name.replace("/", "/\n") for line in lines]
+    rows = [
+        [title, *(_plain(line.cells[index]) for line in lines)]
+        for index, title in enumerate(table.columns[1:])
     ]
-    grid = Grid()
-    grid.add_column("", no_wrap=True)
-    for line in rows:
-        # A break after the problem keeps columns narrow.
-        grid.add_column(Text(line.name.replace("/", "/\n")), justify="right", overflow="fold")
-    for index, title in enumerate(table.columns[1:]):
-        # Text, not str: a family's name may look like markup.
-        grid.add_row(*map(Text, [title, *(_plain(line.cells[index]) for line in rows)]))
+    turned = grid(["", *names], rows)
+    turned.columns[0].no_wrap = True
+    notes = [
+        f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}"
+        for line in table.lines
+        if line.kind in BESIDE
+    ]
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
-    return Group(Text(table.title, style="bold"), grid, *map(Text, notes))
+    return Group(Text(table.title, style="bold"), turned, *map(Text, [table.caption, *notes]))
 
 
 def _plain(cell: Cell) -> str:
