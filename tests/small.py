@@ -1,5 +1,7 @@
-"""A small task and the compiled functions of a learner that the tests of several methods share."""
+"""A small task, small networks and the compiled functions of a learner that the tests of several
+methods share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,29 +10,58 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.episodes import Examples, Problem, Task
+from arml.nn.networks import BaseNetwork, MLPOptions
 
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
 VECTORS = Problem("classification", (3,), 2, 3, 2)
 KEY = jax.random.key(0)
 
 
-def task(problem: Problem = REGRESSION, *, shuffled: bool = False) -> Task:
-    """Normal inputs, and normal targets or the classes in turn (`shuffled`: in random order)."""
+def task(problem: Problem = REGRESSION) -> Task:
+    """Normal inputs, and normal targets or the classes in random order."""
     rng = np.random.default_rng(0)
 
     def examples(n: int) -> Examples:
         x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
         if problem.kind == "classification":
-            y = np.arange(n) % problem.outputs
-            return Examples(x, jnp.asarray(rng.permutation(y) if shuffled else y, jnp.int32))
-        return Examples(x, jnp.asarray(rng.normal(size=(n, 1)), jnp.float32))
+            y = rng.permutation(np.arange(n) % problem.outputs)
+            return Examples(x, jnp.asarray(y, jnp.int32))
+        return Examples(x, jnp.asarray(rng.normal(size=(n, problem.outputs)), jnp.float32))
 
     return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
+
+
+def network(problem: Problem = REGRESSION, hidden: tuple[int, ...] = (4,)) -> BaseNetwork:
+    return MLPOptions(hidden=hidden, init="he").build(problem, key=jax.random.key(1))
 
 
 def doubled(tree: Any) -> Any:
     """The tree with floats of 64 bits."""
     return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+
+
+def perturbed(tree: Any, size: float = 0.3) -> Any:
+    """The tree without constant arrays, so that no weight hides."""
+    arrays, rest = eqx.partition(tree, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    rng = np.random.default_rng(1)
+    leaves = [leaf + jnp.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    return eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+
+
+def filled(learner: Any, where: Callable[[Any], Any], value: float) -> Any:
+    """The learner with one number in all arrays of some parts."""
+
+    def fill(part: Any) -> Any:
+        return jax.tree.map(lambda a: jnp.full_like(a, value), part)
+
+    return eqx.tree_at(where, learner, replace_fn=fill)
+
+
+def close(ours: Any, theirs: Any, rtol: float = 1e-9, atol: float = 1e-12) -> None:
+    """Raise unless the arrays of both trees agree."""
+    for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
 @eqx.filter_jit

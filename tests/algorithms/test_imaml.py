@@ -8,13 +8,7 @@ import pytest
 
 from arml.algorithms.imaml import ImplicitDescent
 from arml.algorithms.maml import MAMLOptions
-from arml.core.inner import GradientDescent, Shared, steps_of, with_steps
-from arml.nn.networks import MLPOptions
-from arml.tasks.functions import functions_2d
-
-KEY = jax.random.key(0)
-TASKS = functions_2d(shots=6, queries=5)
-NET = MLPOptions(hidden=(5,), init="he").build(TASKS.problem, key=KEY)
+from arml.core.inner import GradientDescent, Shared
 
 
 class Line(eqx.Module):
@@ -53,24 +47,14 @@ def test_the_outer_gradient_is_that_of_the_minimum(strength):
     np.testing.assert_allclose(ours.b.value, by_b, rtol=2e-3, atol=1e-4)
 
 
-def test_with_a_strong_term_the_initialisation_moves_as_without_adaptation():
-    task = TASKS.sample(KEY)
-    of = {"inner_rate": 1e-6, "inner_steps": 3}
-    gradients = [
-        eqx.filter_jit(eqx.filter_grad(lambda m: m.meta_loss(task, key=KEY)))(
-            MAMLOptions(**of, implicit=implicit).build(NET, TASKS.problem, key=KEY)
-        )
-        for implicit in (1e5, 0.0)
-    ]
-    for a, b in zip(*(jax.tree.leaves(g.net) for g in gradients), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3)
-
-
-def test_its_inner_steps_can_be_changed():
-    learner = MAMLOptions(implicit=2.0).build(NET, TASKS.problem, key=KEY)
-    assert steps_of(with_steps(learner, 40)) == 40
-
-
-def test_options_that_exclude_each_other_are_refused():
-    with pytest.raises(ValueError, match="implicit takes no learn_rates: leave one of them out"):
-        MAMLOptions(implicit=1.0, learn_rates=True).check()
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"implicit": 1.0, "learn_rates": True},
+        {"step_rates": True, "learn_rates": True},
+        {"multi_step": 5, "inner_steps": 0},
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(options):
+    with pytest.raises(ValueError, match=r"takes no learn_rates: leave one|needs inner steps"):
+        MAMLOptions(**options).check()

@@ -420,7 +420,8 @@ class ExtendedARMLOptions(InnerOptions):
             key=keys["gate"],
         )
         # Learned rates have the structure of the network that descends.
-        start = replace(modulate(learned, jnp.zeros(self.vertices + own)), head=body.head)
+        start = modulate(learned, jnp.zeros(self.vertices + own, jnp.float32))
+        start = replace(start, head=body.head)
         return ExtendedARML(
             net=learned,
             encode=self.encoder(body, problem, keys),
