@@ -320,10 +320,3 @@ def test_meta_gradients(case):
             close(mine * case.scales[1], golden, 1e-4, 2e-5 if cancelled else 0.0)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
-
-
-@pytest.mark.slow
-def test_the_edges_between_vertices_get_no_gradient(case):
-    connect = case.gradients.encode.graph.connect.dense
-    assert not np.any(connect.weight)
-    assert not np.any(connect.bias)

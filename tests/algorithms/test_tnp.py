@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import arml
-from arml.algorithms.tnp import TNPOptions, deviation, gaussian_loss
+from arml.algorithms.tnp import TNPOptions
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.nn.networks import MLPOptions
 
@@ -42,15 +42,13 @@ def learner(problem=TASKS.problem, **options):
 
 
 def test_the_loss_is_the_likelihood_of_a_gaussian():
-    task = jax.jit(TASKS.sample)(KEY)
-    made = learner()
+    task, made = jax.jit(TASKS.sample)(KEY), learner()
     answers = eqx.filter_jit(lambda made, task: made.answers(task.support)(task.query.x))
     mean, raw = jnp.split(answers(made, task), 2, axis=1)
-    scale = deviation(raw)
+    scale = 0.01 + np.log1p(np.exp(raw))
     wanted = -norm.logpdf(task.query.y, mean, scale).mean() - 0.5 * np.log(2 * np.pi)
     loss = eqx.filter_jit(lambda made, task: made.meta_loss(task, key=KEY))
     assert float(loss(made, task)) == pytest.approx(wanted, rel=1e-4)
-    assert float(gaussian_loss(mean, scale, task.query.y)) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_the_order_of_the_examples_is_irrelevant():
@@ -75,7 +73,7 @@ def test_it_approaches_the_posterior_of_bayesian_linear_regression():
         exact = w * task.query.x
         found = trained.answers(task.support)(task.query.x)
         sd = jnp.sqrt(NOISE**2 + task.query.x**2 / precision)
-        return found[:, :1] - exact, exact, deviation(found[:, 1:]) / sd
+        return found[:, :1] - exact, exact, (0.01 + jax.nn.softplus(found[:, 1:])) / sd
 
     off, exact, ratio = jax.jit(jax.vmap(both))(tasks)
     assert float(jnp.mean(off**2)) < 0.06 * float(jnp.mean(exact**2))
@@ -85,17 +83,3 @@ def test_it_approaches_the_posterior_of_bayesian_linear_regression():
 def test_heads_divide_the_width():
     with pytest.raises(ValueError, match=r"width must be a multiple of heads \(3\), got 16"):
         TNPOptions(width=16, heads=3).check()
-
-
-@pytest.mark.usefixtures("optax_promotes")
-@pytest.mark.parametrize("name", [pytest.param("tnp", marks=pytest.mark.slow), "r2d2"])
-def test_a_short_training_on_the_tasks_of_the_demo_lowers_the_error(name):
-    recipe = arml.recipe(f"regression2d/{name}")
-    untrained = arml.build(recipe, recipe.tasks, seed=0)
-    outer = arml.OuterOptions(outer_rate=0.003, clip=10.0)
-    fitted = arml.fit(untrained, recipe.tasks, steps=300, batch=10, outer=outer)
-    before, after = (
-        arml.evaluate(learner, recipe.tasks, n=100, chunk=100).mean
-        for learner in (untrained, fitted.learner)
-    )
-    assert after < 0.6 * before

@@ -57,19 +57,12 @@ def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) ->
     close(got, jax.jit(jax.vmap(second_order(reference), axes))(x, kernel))
 
 
-@pytest.mark.parametrize(("remat", "shared"), [(False, False), (False, True), (True, False)])
-def test_gradient_outside_vmap(remat: bool, shared: bool) -> None:
-    x = normal(0, 3, 2, 5, 4, 3)
-    shape = () if shared else (3,)
-    kernel = normal(1, *shape, 3, 3, 3, 2)
+def test_gradient_outside_vmap() -> None:
+    x, kernel = normal(0, 3, 2, 5, 4, 3), normal(1, 3, 3, 3, 3, 2)
 
     def total(operation: Callable) -> Callable:
-        def one(x: jax.Array, kernel: jax.Array) -> jax.Array:
-            return second_order(operation)(x, kernel)[0]
-
-        one = jax.checkpoint(one) if remat else one
-        mapped = jax.vmap(one, (0, None if shared else 0))
-        return jax.grad(lambda x, k: jnp.mean(mapped(x, k)), (0, 1))
+        one = jax.checkpoint(lambda x, kernel: second_order(operation)(x, kernel)[0])
+        return jax.grad(lambda x, k: jnp.mean(jax.vmap(one)(x, k)), (0, 1))
 
     close(jax.jit(total(convolve))(x, kernel), jax.jit(total(reference))(x, kernel))
 
@@ -106,7 +99,6 @@ def pooled(x: jax.Array, window: int, stride: int, padding: str) -> jax.Array:
         (max_pool, lambda x: pooled(x, 2, 2, "VALID")),
         (lambda x: max_pool(x, window=3), lambda x: pooled(x, 3, 3, "VALID")),
         (max_pool_same, lambda x: pooled(x, 3, 2, "SAME")),
-        (lambda x: max_pool_same(x, window=2, stride=3), lambda x: pooled(x, 2, 3, "SAME")),
     ],
 )
 @pytest.mark.parametrize("size", [(6, 6), (7, 9)])

@@ -1,4 +1,7 @@
-"""The head of prototypes is the nearest class mean; Mahalanobis distances, against NumPy."""
+"""Classifiers that a support set makes, and their linear systems, against NumPy and
+scikit-learn."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,40 +18,34 @@ from arml.nn.heads import (
     shrunk_rows,
     solved,
 )
-from arml.nn.networks import MLPOptions
+from small import close, network
 
-KEY = jax.random.key(0)
 PROBLEM = Problem("classification", (4,), 3, 2, 5)
+X, QUERIES = (jax.random.normal(jax.random.key(n), (n, 4)) for n in (7, 6))
+Y = jnp.array([2, 0, 1, 1, 0, 2, 2])
 
 
-def support(y: list[int]) -> Examples:
-    return Examples(jax.random.normal(KEY, (len(y), 4)), jnp.asarray(y))
+def by_head(scale: float, x: jax.Array, y: jax.Array, ways: int):
+    """The classifier of a network whose features are its inputs."""
+    return PrototypeHead(scale, ways)(headless(network(PROBLEM, ())), Examples(x, y))
 
 
 @pytest.mark.parametrize("scale", [0.05, 2.0])
-def test_its_softmax_is_that_of_the_scaled_distances(scale):
-    """Against distances in float64, example by example."""
-    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
-    given = support([2, 0, 1, 1, 0, 2, 2])
-    x = jax.random.normal(jax.random.key(1), (6, 4))
-    ours = jax.nn.softmax(PrototypeHead(scale, 3)(net, given)(x))
-    f, c = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
-    means = [f[np.asarray(given.y) == k].mean(axis=0) for k in range(3)]
-    away = np.exp([[-scale * np.sum((row - mean) ** 2) for mean in means] for row in c])
-    np.testing.assert_allclose(ours, away / away.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-6)
+def test_the_head_of_prototypes_has_the_softmax_of_the_scaled_distances(scale):
+    means = [np.asarray(X)[np.asarray(Y) == k].mean(axis=0) for k in range(3)]
+    away = -scale * np.sum((np.asarray(QUERIES)[:, None] - np.stack(means)) ** 2, axis=-1)
+    ours = by_head(scale, X, Y, 3)(QUERIES)
+    close(*map(jax.nn.softmax, (ours, away)), rtol=1e-4, atol=1e-6)
 
 
-def test_its_logits_are_the_scaled_mahalanobis_distances():
-    """Against Q_k = l S_k + (1 - l) S + I in float64, example by example."""
-    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
-    given = support([2, 0, 1, 1, 0, 2, 2])
-    x = jax.random.normal(jax.random.key(1), (6, 4))
-    ours = quadratic(2.0, net.body(given.x), given.y, 3)(net.body(x))
-    f, queries = np.asarray(net.body(given.x), np.float64), np.asarray(net.body(x), np.float64)
+def test_quadratic_logits_are_the_scaled_mahalanobis_distances():
+    """Against Q_k = l S_k + (1 - l) S + I, example by example."""
+    x, queries = np.asarray(X, np.float64), np.asarray(QUERIES, np.float64)
+    ours = quadratic(2.0, X, Y, 3)(QUERIES)
     for k in range(3):
-        own = f[np.asarray(given.y) == k]
+        own = x[np.asarray(Y) == k]
         share = len(own) / (len(own) + 1)
-        q = share * np.cov(own.T, bias=True) + (1 - share) * np.cov(f.T, bias=True) + np.eye(8)
+        q = share * np.cov(own.T, bias=True) + (1 - share) * np.cov(x.T, bias=True) + np.eye(4)
         away = queries - own.mean(axis=0)
         expected = [-2.0 * row @ np.linalg.solve(q, row) for row in away]
         np.testing.assert_allclose(ours[:, k], expected, rtol=1e-3, atol=1e-4)
@@ -79,27 +76,16 @@ def test_the_pooled_head_is_linear_discriminant_analysis(width):
 
 
 def test_of_one_shot_the_pooled_head_is_the_nearest_example():
-    x, queries = (jax.random.normal(jax.random.key(i), (n, 6)) for i, n in enumerate((4, 9)))
-    head = discriminant(0.3, x, jnp.arange(4), 4)
-    away = -0.3 * jnp.sum((queries[:, None] - x) ** 2, axis=-1)
-    np.testing.assert_allclose(jax.nn.softmax(head(queries)), jax.nn.softmax(away), atol=1e-5)
+    x, y = X[:4], jnp.arange(4)
+    ours, nearest = (made(0.3, x, y, 4)(QUERIES) for made in (discriminant, by_head))
+    close(*map(jax.nn.softmax, (ours, nearest)), rtol=1e-4, atol=1e-5)
 
 
-def pooled_head(scale, ways):
-    """Of the inputs themselves."""
-    return lambda net, given: discriminant(scale, given.x, given.y, ways)
-
-
-def mahalanobis_head(scale, ways):
-    return lambda net, given: quadratic(scale, given.x, given.y, ways)
-
-
-@pytest.mark.parametrize("made", [PrototypeHead, mahalanobis_head, pooled_head])
+@pytest.mark.parametrize("made", [by_head, quadratic, discriminant])
 def test_classes_that_a_task_lacks_take_no_part(made):
-    net = headless(MLPOptions(hidden=(8,), init="he").build(PROBLEM, key=KEY))
-    logits = made(0.5, 4)(net, support([0, 2, 2]))(jnp.ones((2, 4)))
-    assert np.all(logits[:, jnp.array([1, 3])] <= ABSENT / 2)
-    np.testing.assert_array_equal(jax.nn.softmax(logits)[:, jnp.array([1, 3])], 0)
+    logits = made(0.5, X[:3], jnp.array([0, 2, 2]), 4)(QUERIES)
+    assert np.all(logits[:, [1, 3]] <= ABSENT / 2)
+    np.testing.assert_array_equal(jax.nn.softmax(logits)[:, [1, 3]], 0)
 
 
 @pytest.mark.parametrize("n", [12, 100])
@@ -121,17 +107,13 @@ def test_a_solution_and_its_volume_have_the_derivatives_of_xlas_own():
     def by_xla(m, b):
         return jnp.linalg.solve(m, b), jnp.linalg.slogdet(m)[1]
 
-    def loss(f):
-        def value(both):
-            x, volume = f(*both)
-            return jnp.sum(jnp.sin(x)) * volume
+    def value(f, both):
+        x, volume = f(*both)
+        return jnp.sum(jnp.sin(x)) * volume
 
-        return value
+    def thrice(f):
+        first = jax.grad(partial(value, f))
+        second = jax.grad(lambda both: sum(jnp.sum(g**2) for g in first(both)))
+        return jax.jit(lambda both: (value(f, both), first(both), second(both)))
 
-    def twice(f):
-        return jax.grad(lambda both: sum(jnp.sum(g**2) for g in jax.grad(f)(both)))
-
-    for depth in (lambda f: f, jax.grad, twice):
-        ours, expected = (jax.jit(depth(loss(f)))((matrix, given)) for f in (solved, by_xla))
-        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)
+    close(*(thrice(f)((matrix, given)) for f in (solved, by_xla)), rtol=2e-3, atol=1e-4)

@@ -11,10 +11,9 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.core.episodes import Problem
 from arml.core.inner import Shared, with_steps
-from arml.experiment.contract import Blobs, Case
+from arml.experiment.contract import Blobs
 from arml.nn.convolution import max_pool
 from arml.nn.networks import Conv2d, Film, MLPOptions, filmed, layers, widths, with_layers
-from contract_suite import check_runs
 
 KEY = jax.random.key(0)
 WIDTH = 8
@@ -82,13 +81,6 @@ def test_every_method_builds_on_it_adapts_and_has_a_gradient(name, problem):
 
     predictions, _ = eqx.filter_eval_shape(both, KEY)
     assert predictions.shape == (problem.query, problem.outputs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mt-net", "mumomaml", "llama", "tadam", "arml"])
-def test_methods_that_reach_into_a_network_run_on_it(name):
-    problem = REGRESSION if name == "llama" else CLASSES
-    check_runs(Case(lambda key: learner(name, problem, key), tasks(problem)))
 
 
 PLAIN = (

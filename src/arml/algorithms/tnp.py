@@ -45,7 +45,7 @@ from arml.nn.normalisation import standardised
 
 _Tokens = Float[Array, "_ width"]
 _LEAST = 0.01
-"""The least standard deviation that is predicted."""
+"""The least standard deviation that is predicted; a softplus is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +135,13 @@ class TNP(MetaLearner):
         return Adapted(lambda x: answer(x)[:, : self.problem.outputs])
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The negative log-likelihood of the queries."""
+        """The negative log-likelihood of the queries, in regression without its constant."""
         found, y = self.answers(task.support)(task.query.x), task.query.y
         if self.problem.kind == "classification":
             return self.loss(found, y)
-        mean, scale = jnp.split(found, 2, axis=1)
-        return gaussian_loss(mean, deviation(scale), y)
+        mean, raw = jnp.split(found, 2, axis=1)
+        scale = _LEAST + jax.nn.softplus(raw)
+        return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
 
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
         """The function from queries to the head's outputs."""
@@ -162,18 +163,6 @@ class TNP(MetaLearner):
 
     def embedding(self) -> Callable[[Array], Embedding]:
         return self.body.given
-
-
-def deviation(raw: Float[Array, "n targets"]) -> Float[Array, "n targets"]:
-    """The standard deviation: a softplus, and `_LEAST` at least."""
-    return _LEAST + jax.nn.softplus(raw)
-
-
-def gaussian_loss(
-    mean: Float[Array, "n targets"], scale: Float[Array, "n targets"], y: Float[Array, "n targets"]
-) -> Float[Array, ""]:
-    """The mean negative log-likelihood of Gaussians, without its constant."""
-    return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
 
 
 METHODS = (

@@ -182,22 +182,18 @@ def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n 
     return jnp.sum(jnp.where(first[:, :, None, :, None] == places, windows, 0), axis=(2, 4))
 
 
-def max_pool_same(
-    x: Float[Array, "n h w c"], *, window: int = 3, stride: int = 2
-) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over windows that may overlap, padded as SAME: `ceil(h / stride)` rows. An odd
-    row of padding is at the bottom, an odd column at the right.
+def max_pool_same(x: Float[Array, "n h w c"]) -> Float[Array, "n h2 w2 c"]:
+    """The maximum over 3x3 windows of stride 2, which overlap, padded as SAME: `ceil(h / 2)` rows.
+    An odd row of padding is at the bottom, an odd column at the right.
 
     Equal values share the gradient. It has derivatives of any order.
     """
     for axis in (1, 2):
-        size = x.shape[axis]
-        n = -(-size // stride)
-        padding = max((n - 1) * stride + window - size, 0)
+        n = -(-x.shape[axis] // 2)
+        before = x.shape[axis] % 2
         edges = [(0, 0)] * x.ndim
-        edges[axis] = (padding // 2, padding - padding // 2)
+        edges[axis] = (before, 1)
         padded = jnp.pad(x, edges, constant_values=-jnp.inf)
-        ends = ((i, i + (n - 1) * stride + 1) for i in range(window))
-        parts = [lax.slice_in_dim(padded, *end, stride, axis) for end in ends]
-        x = reduce(jnp.maximum, parts)
+        ends = ((i, i + 2 * n - 1) for i in range(3))
+        x = reduce(jnp.maximum, (lax.slice_in_dim(padded, *end, 2, axis) for end in ends))
     return x

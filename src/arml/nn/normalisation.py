@@ -47,30 +47,22 @@ def batch_norm(
 
 
 def standardised(
-    x: Float[Array, "n *features"], *, axis: int | tuple[int, ...], epsilon: float = 1e-3
+    x: Float[Array, "n *features"], *, axis: int | tuple[int, ...]
 ) -> Float[Array, "n *features"]:
     """Bring `x` to mean 0 and variance 1 over `axis`: each example, if these are all axes but the
     first."""
     deviation = x - jnp.mean(x, axis=axis, keepdims=True)
     variance = jnp.mean(jnp.square(deviation), axis=axis, keepdims=True)
-    return deviation * lax.rsqrt(variance + epsilon)
+    return deviation * lax.rsqrt(variance + 1e-3)
 
 
-def local_response_norm(
-    x: Float[Array, "*n c"],
-    *,
-    radius: int = 4,
-    alpha: float = 0.001 / 9,
-    beta: float = 0.75,
-    bias: float = 1.0,
-) -> Float[Array, "*n c"]:
-    """Divide each channel by `(bias + alpha * sum of squares of its neighbours)^beta`.
+def local_response_norm(x: Float[Array, "*n c"]) -> Float[Array, "*n c"]:
+    """Divide each channel by `(1 + .001 / 9 * sum of squares of its neighbours)^.75`.
 
-    The neighbours of channel `i` are the existing ones of `i - radius .. i + radius`, itself
-    included; the sum is not divided by their number.
+    The neighbours of channel `i` are the existing ones of `i - 4 .. i + 4`, itself included; the
+    sum is not divided by their number.
     """
     channels = x.shape[-1]
-    padding = [(0, 0)] * (x.ndim - 1) + [(radius, radius)]
-    squares = jnp.pad(jnp.square(x), padding)
-    total = sum(squares[..., i : i + channels] for i in range(2 * radius + 1))
-    return x / jnp.power(bias + alpha * total, beta)
+    squares = jnp.pad(jnp.square(x), [(0, 0)] * (x.ndim - 1) + [(4, 4)])
+    total = sum(squares[..., i : i + channels] for i in range(9))
+    return x / jnp.power(1 + 0.001 / 9 * total, 0.75)
