@@ -6,6 +6,7 @@ compared in Unicode NFC; the files that file managers and packers leave behind a
 """
 
 import contextlib
+import lzma
 import os
 import re
 import struct
@@ -28,6 +29,10 @@ JUNK = {
     "$recycle.bin", "system volume information",
 }  # fmt: skip
 """Files and folders of file managers, packers and disks, beside those that begin with a point."""
+_DAMAGE = (
+    tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError,
+    NotImplementedError,
+)  # fmt: skip
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; the last two are outside."""
 
@@ -67,20 +72,16 @@ def open_members(
                 yield _of_zip(path, archive)
         else:
             yield _of_tar(path, enter)
-    except (
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        EOFError,
-        zlib.error,
-        NotImplementedError,
-    ) as error:
-        raise ValueError(
-            f"{path}: expected a folder, a zip or a tar, got a file that is cut short, damaged or "
-            f"of another kind ({' '.join(str(error).split())[:200]}); fetch or pack it again"
-        ) from error
     except FileNotFoundError as error:
         raise ValueError(
             f"{path}: expected a folder or an archive, found nothing; check the path"
+        ) from error
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno is not None:  # not one of gzip or bz2
+            raise
+        raise ValueError(
+            f"{path}: expected a folder, a zip or a tar, got a file that is cut short, damaged or "
+            f"of another kind ({' '.join(str(error).split())[:200]}); fetch or pack it again"
         ) from error
 
 
