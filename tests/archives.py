@@ -6,6 +6,7 @@ import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import cv2
@@ -16,11 +17,11 @@ from arml.datasets.published import published
 HEIGHT, WIDTH = 24, 32
 
 
-def picture(left: int, right: int | None = None, kind: str = ".jpg", height: int = HEIGHT) -> bytes:
+def picture(left: int, right: int | None = None, height: int = HEIGHT) -> bytes:
     """A grey picture, 32 wide and 24 high; its right half may be of another grey."""
     image = np.full((height, WIDTH, 3), left, np.uint8)
     image[:, WIDTH // 2 :] = left if right is None else right
-    return cv2.imencode(kind, image)[1].tobytes()
+    return cv2.imencode(".jpg", image)[1].tobytes()
 
 
 def shade(number: int) -> int:
@@ -29,6 +30,7 @@ def shade(number: int) -> int:
 
 
 def tar(path: Path, files: Mapping[str, bytes], mode: str = "w:gz") -> Path:
+    path.parent.mkdir(exist_ok=True)
     with tarfile.open(path, mode) as archive:
         folders: set[str] = set()
         for name, data in files.items():
@@ -73,20 +75,19 @@ def cub(classes: int = 11, images: int = 6) -> dict[str, bytes]:
     files: dict[str, bytes] = {"attributes.txt": b"1 has_bill_shape::curved_(up_or_down)\n"}
     top = "CUB_200_2011/"
     names, labels, boxes, known = [], [], [], []
-    number = 0
     for c in range(classes):
         label = f"{c + 1:03}.Bird_{c}"
         known.append(f"{c + 1} {label}")
         data = picture(0, shade(c))
         for i in range(images + (c == 1) - (c == 0)):
-            number += 1
+            number = len(names) + 1
             name = f"{label}/Bird_{c}_{i:04}_{number}.jpg"
             files[f"{top}images/{name}"] = data
             names.append(f"{number} {name}")
             labels.append(f"{number} {c + 1}")
             # x, y, width, height, counted from 1: a part of the right half.
             boxes.append(f"{number} {WIDTH / 2 + 3} 1.0 {WIDTH / 2 - 2} {HEIGHT}.0")
-    files |= {
+    return files | {
         f"{top}images.txt": lines(names),
         f"{top}image_class_labels.txt": lines(labels),
         f"{top}bounding_boxes.txt": lines(boxes),
@@ -94,7 +95,6 @@ def cub(classes: int = 11, images: int = 6) -> dict[str, bytes]:
         f"{top}README": b"Caltech-UCSD Birds-200-2011\n",
         f"{top}._images.txt": b"left by a file manager",
     }
-    return files
 
 
 def dtd(images: int = 3) -> dict[str, bytes]:
@@ -123,37 +123,25 @@ def aircraft(images: int = 3) -> dict[str, bytes]:
             if part != "test":
                 parts["trainval"].append(f"{number} {name}")
     files |= {f"{top}images_variant_{part}.txt": lines(rows) for part, rows in parts.items()}
-    files |= {
-        f"{top}variants.txt": lines(names),
-        f"{top}images_box.txt": lines(boxes),
-        f"{top}families.txt": b"Boeing 707\n",
-    }
-    return files
+    return files | {f"{top}variants.txt": lines(names), f"{top}images_box.txt": lines(boxes)}
 
 
 def fungi(species: int = 10, images: int = 9) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """Pictures and annotations. The first species has one picture too few, the last has more; a
     third of each is in the validation set."""
     files: dict[str, bytes] = {}
+    categories = [{"id": s, "name": f"Fungus é {s}"} for s in range(species)]
     tables: dict[str, dict[str, list[dict[str, object]]]] = {
-        part: {"images": [], "annotations": [], "categories": []} for part in ("train", "val")
+        part: {"images": [], "annotations": [], "categories": categories}
+        for part in ("train", "val")
     }
-    number = 0
     for s in range(species):
-        name = f"{s}_Fungus é {s}"
-        for part in tables:
-            tables[part]["categories"].append(
-                {"id": s, "name": f"Fungus é {s}", "supercategory": "-"}
-            )
         for i in range(images + 5 * (s == species - 1) - (s == 0)):
-            number += 1
-            file = f"images/{name}/{number}.JPG"
+            number, table = len(files), tables["train" if i % 3 else "val"]
+            file = f"images/{s}_Fungus é {s}/{number}.JPG"
             files[file] = picture(shade(s))
-            part = "val" if i % 3 == 0 else "train"
-            tables[part]["images"].append(
-                {"id": number, "file_name": file, "width": WIDTH, "height": HEIGHT}
-            )
-            tables[part]["annotations"].append({"id": number, "image_id": number, "category_id": s})
+            table["images"].append({"id": number, "file_name": file})
+            table["annotations"].append({"id": number, "image_id": number, "category_id": s})
     return files, {f"{part}.json": json.dumps(table).encode() for part, table in tables.items()}
 
 
@@ -167,8 +155,7 @@ def wnids() -> dict[str, list[str]]:
 def imagenet(images: int = 5) -> dict[str, bytes]:
     """A tar of a tar a class; the numbers of a class's pictures have gaps."""
     files = {}
-    others = ["n02119789"]
-    for c, name in enumerate([*(n for names in wnids().values() for n in names), *others]):
+    for c, name in enumerate([*chain(*wnids().values()), "n02119789"]):  # the last is no class
         inner = io.BytesIO()
         with tarfile.open(fileobj=inner, mode="w") as archive:
             # Not in order of number, as there.
@@ -221,24 +208,17 @@ def small_split(folder: Path, *, keep: int | None = None, origin: str = "mini-im
 
 
 def omniglot(images: int = 3) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    def of(top: str, names: list[str]) -> dict[str, bytes]:
+        return {
+            f"{top}/{name}/character{c + 1:02}/{a:04}_{i + 1:02}.png": picture(shade(a))
+            for a, name in enumerate(sorted(names))
+            for c in range(2)
+            for i in range(images)
+        }
+
     split = published("omniglot").parts
-    assert split is not None
-    found = []
-    for top, names in (
-        ("images_background", split["train"] + split["validation"]),
-        ("images_evaluation", split["test"]),
-    ):
-        found.append(
-            {
-                f"{top}/{name}/character{c + 1:02}/{a:04}_{i + 1:02}.png": picture(
-                    shade(a), kind=".png"
-                )
-                for a, name in enumerate(sorted(names))
-                for c in range(2)
-                for i in range(images)
-            }
-        )
-    return found[0], found[1]
+    background = of("images_background", split["train"] + split["validation"])
+    return background, of("images_evaluation", split["test"])
 
 
 def cifar_fs() -> dict[str, bytes]:
@@ -248,7 +228,7 @@ def cifar_fs() -> dict[str, bytes]:
         f"{top}/splits/bertinetto/{part}.txt": "\n".join(some.split()).encode()
         for part, some in parts.items()
     } | {
-        f"{top}/data/{name}/{name}_s_{i:06}.png": picture(shade(10 * c), kind=".png")
+        f"{top}/data/{name}/{name}_s_{i:06}.png": picture(shade(10 * c))
         for c, name in enumerate(names)
         for i in range(3)
     }

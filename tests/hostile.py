@@ -45,6 +45,17 @@ def flipped(data, rng):
     return bytes(changed)
 
 
+def flips(files, cases, rng):
+    """Flip one bit of one of the files, as often as there are cases; gives the file and its whole
+    content, which is restored afterwards."""
+    for _ in range(cases):
+        path = files[rng.integers(len(files))]
+        whole = path.read_bytes()
+        path.write_bytes(flipped(whole, rng))
+        yield path, whole
+        path.write_bytes(whole)
+
+
 def tried(action, counts):
     """Carry out; count how it ended. Whatever is no `ValueError` of one line fails the test."""
     try:

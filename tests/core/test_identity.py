@@ -92,10 +92,6 @@ def class_of(body, doc=""):
     return defined(text)["Own"]()
 
 
-def nested(by):
-    return class_of(f"[i * {by} for i in range(3)]")
-
-
 MAKE = {
     "number": lambda n: n,
     "text": str,
@@ -126,7 +122,7 @@ MAKE = {
     "module": Held,
     "class": lambda n: (Plain, Held)[n - 1],
     "code of a class": lambda n: class_of(f"key + {n}"),
-    "code inside of code": nested,
+    "code inside of code": lambda n: class_of(f"[i * {n} for i in range(3)]"),
     "bytes": lambda n: bytes(n),
     "array": lambda n: jnp.arange(3) * n,
     "array of objects": lambda n: np.array([{"a": n}, None], object),
@@ -170,13 +166,11 @@ def test_functions_may_call_themselves_and_each_other():
     assert one != other
 
 
-def cyclic():
-    found = Plain(None)
-    found.held = found
-    return found
+CYCLIC = Plain(None)
+CYCLIC.held = CYCLIC
 
 
-@pytest.mark.parametrize("leaf", [threading.Lock(), (i for i in ()), cyclic()])
+@pytest.mark.parametrize("leaf", [threading.Lock(), (i for i in ()), CYCLIC])
 def test_content_that_cannot_be_read_is_one_line(leaf):
     with pytest.raises(ValueError, match=r"Plain: expected content .* give Plain a method") as e:
         identity_of(Plain(leaf))

@@ -30,23 +30,22 @@ from arml.tasks.options import FoldersOptions, VectorsOptions
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
-def model(path: Path, nodes: list, shape: list, out: list, *, kind=TensorProto.FLOAT) -> Path:
-    """An ONNX file with the input x and the output y."""
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", kind, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(made, path)
+def value(name: str, shape: list, kind: int = TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def saved(path: Path, nodes: list, inputs: list, outputs: list, weights: dict) -> Path:
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs, initializer=tensors)
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
     return path
 
 
-def mean_colour(path: Path, **changes) -> Path:
-    """Floats, channels first, batch and size free; its output has places, to be averaged."""
-    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
-    return model(path, [node], ["n", 3, "h", "w"], ["n", 3, "h2", "w2"], **changes)
+def model(path: Path, nodes: list, shape: list, out: list, **more) -> Path:
+    """An ONNX file with the input x and the output y."""
+    kind, weights = more.get("kind", TensorProto.FLOAT), more.get("weights", {})
+    return saved(path, nodes, [value("x", shape, kind)], [value("y", out)], weights)
 
 
 def byte_sum(path: Path) -> Path:
@@ -79,7 +78,10 @@ def pictures(tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
-    return mean_colour(tmp_path_factory.mktemp("models") / "colour.onnx")
+    """Floats, channels first, batch and size free; its output has places, to be averaged."""
+    path = tmp_path_factory.mktemp("models") / "colour.onnx"
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    return model(path, [node], ["n", 3, "h", "w"], ["n", 3, "h2", "w2"])
 
 
 def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
@@ -101,46 +103,47 @@ def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
 
 def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     def refused(path: Path, said: str, **options) -> None:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=said) as caught:
             Extractor(path, **options)
+        assert "\n" not in str(caught.value)
 
+    def made(shape: list, out: list, *node: str, **options) -> Path:
+        return model(tmp_path / "m.onnx", [helper.make_node(*node, ["y"], **options)], shape, out)
+
+    pixels = ["n", 3, 16, 16]
     (tmp_path / "text.onnx").write_text("hello")
     refused(tmp_path / "text.onnx", "expected an ONNX model, got")
     refused(tmp_path / "none.onnx", "No such file")
-    flat = helper.make_node("Identity", ["x"], ["y"])
-    refused(
-        model(tmp_path / "flat.onnx", [flat], ["n", 7], ["n", 7]),
-        "one input of pictures",
-    )
-    path = model(tmp_path / "same.onnx", [flat], ["n", 3, 16, 16], ["n", 3, 16, 16])
-    refused(path, "and --size 32", size=32)
-    refused(path, "--pool cls is for tokens, and the output 'y' is", pool="cls")
-    refused(path, "an output 'z': name one of y", output="z")
-    total = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1, 2, 3], keepdims=0)
-    path = model(tmp_path / "total.onnx", [total], ["n", 3, 16, 16], ["n"])
-    refused(path, r"of float32 from 'y': name another with --output")
-    log = helper.make_node("Log", ["x"], ["y"])
-    refused(model(tmp_path / "nan.onnx", [log], ["n", 3, 16, 16], ["n", 3, 16, 16]), "finite")
+    refused(made(["n", 7], ["n", 7], "Identity", ["x"]), "one input of pictures")
+    same = made(pixels, pixels, "Identity", ["x"])
+    refused(same, "and --size 32", size=32)
+    refused(same, "--pool cls is for tokens, and the output 'y' is", pool="cls")
+    refused(same, "an output 'z': name one of y", output="z")
+    total = made(pixels, ["n"], "ReduceMean", ["x"], axes=[1, 2, 3], keepdims=0)
+    refused(total, r"of float32 from 'y': name another with --output")
+    refused(made(pixels, pixels, "Log", ["x"]), "finite")
     refused(tiny, "--std above 0", std=(0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="got a file with"):
-        remade(Extractor(tiny, **RAW).about, tmp_path / "total.onnx")
+        remade(Extractor(tiny, **RAW).about, total)
+    node, weights = helper.make_node("Conv", ["x", "w"], ["y"]), np.ones((8, 3, 1, 1), np.float32)
+    path = model(tmp_path / "m.onnx", [node], pixels, ["n", 8, 16, 16], weights={"w": weights})
+    outside = {"location": "w.bin", "size_threshold": 0}
+    onnx.save(onnx.load(path), path, save_as_external_data=True, **outside)
+    refused(path, "weights in another file: save it as one file")
 
 
-def transformer(path: Path, shape: list, *, tokens: int = 5, text: bool = False, **changes) -> Path:
+def transformer(path: Path, shape: list, *, tokens: int = 5, text: bool = False, half=False):
     """A narrow model of the shape of DINOv2 or CLIP, with random weights: patches of 8 px, one
     token (or more) before them, and their mean through a dense layer as a second output."""
-    rng, free = np.random.default_rng(0), ["b", "s", "d"]
-    half = changes.pop("half", False)
+    rng, free, node = np.random.default_rng(0), ["b", "s", "d"], helper.make_node
     kind, dtype = (TensorProto.FLOAT16, np.float16) if half else (TensorProto.FLOAT, np.float32)
     weights = {
-        "kernel": rng.normal(size=(6, 3, 8, 8)) / 14,
-        "first": rng.normal(size=(1, tokens - 4, 6)),
-        "dense": rng.normal(size=(6, 4)),
+        "kernel": (rng.normal(size=(6, 3, 8, 8)) / 14).astype(dtype),
+        "first": rng.normal(size=(1, tokens - 4, 6)).astype(dtype),
+        "dense": rng.normal(size=(6, 4)).astype(dtype),
+        "flat": np.array([0, 6, -1]),
+        "rest": np.array([1, 1]),
     }
-    initial = [numpy_helper.from_array(w.astype(dtype), name) for name, w in weights.items()]
-    initial.append(numpy_helper.from_array(np.array([0, 6, -1]), "flat"))
-    initial.append(numpy_helper.from_array(np.array([1, 1, 1]), "ones"))
-    node = helper.make_node
     nodes = [
         node("Conv", ["pixel_values", "kernel"], ["places"], strides=[8, 8]),
         node("Reshape", ["places", "flat"], ["columns"]),
@@ -152,21 +155,15 @@ def transformer(path: Path, shape: list, *, tokens: int = 5, text: bool = False,
         node("ReduceMean", ["last_hidden_state"], ["pooled"], axes=[1], keepdims=0),
         node("MatMul", ["pooled", "dense"], ["image_embeds"]),
     ]
-    initial[-1] = numpy_helper.from_array(np.array([1, 1]), "rest")
-    inputs = [helper.make_tensor_value_info("pixel_values", kind, shape)]
-    outputs = [helper.make_tensor_value_info("last_hidden_state", kind, free)]
+    inputs = [value("pixel_values", shape, kind)]
+    outputs = [value("last_hidden_state", free, kind)]
     if text:
-        inputs.insert(0, helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["t", "l"]))
-        nodes += [
-            node("Cast", ["input_ids"], ["words"], to=kind),
-            node("ReduceMean", ["words"], ["logits_per_image"], axes=[1]),
-        ]
-        outputs = [helper.make_tensor_value_info("logits_per_image", kind, ["t", 1]), *outputs]
-        outputs.append(helper.make_tensor_value_info("image_embeds", kind, ["b", 4]))
-    graph = helper.make_graph(nodes, "tiny", inputs, outputs, initializer=initial)
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
-    return path
+        inputs.insert(0, value("input_ids", ["t", "l"], TensorProto.INT64))
+        nodes.append(node("Cast", ["input_ids"], ["words"], to=kind))
+        nodes.append(node("ReduceMean", ["words"], ["logits_per_image"], axes=[1]))
+        outputs.insert(0, value("logits_per_image", ["t", 1], kind))
+        outputs.append(value("image_embeds", ["b", 4], kind))
+    return saved(path, nodes, inputs, outputs, weights)
 
 
 FREE, STATE = ["b", 3, 16, 16], "last_hidden_state"
@@ -176,15 +173,11 @@ def cls(tokens: np.ndarray) -> np.ndarray:
     return tokens[:, 0]
 
 
-def mean(tokens: np.ndarray) -> np.ndarray:
-    return tokens.mean(axis=1)
-
-
 SHAPES = {
     "DINOv2": ({"shape": FREE}, {}, STATE, cls),
-    "the mean": ({"shape": FREE}, {"pool": "mean"}, STATE, mean),
+    "the mean": ({"shape": FREE}, {"pool": "mean"}, STATE, lambda t: t.mean(axis=1)),
     "all": ({"shape": FREE}, {"pool": "none"}, STATE, lambda t: t.reshape(3, -1)),
-    "a square": ({"shape": FREE, "tokens": 9}, {}, STATE, mean),
+    "a square": ({"shape": FREE, "tokens": 9}, {}, STATE, lambda t: t.mean(axis=1)),
     "whole CLIP": ({"shape": FREE, "text": True}, {}, "image_embeds", np.asarray),
     "its tower": ({"shape": FREE, "text": True}, {"output": STATE}, STATE, cls),
     "inside": ({"shape": FREE}, {"output": "pooled"}, "pooled", np.asarray),
@@ -234,10 +227,9 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
     pool = helper.make_node("ReduceMean", ["x"], ["before"], axes=[2, 3], keepdims=0)
     last = helper.make_node("MatMul", ["before", "w"], ["y"])
     (tmp_path / "onnx").mkdir()
-    path = model(tmp_path / "onnx" / "m.onnx", [pool, last], ["n", 3, "h", "w"], ["n", 1000])
-    whole = onnx.load(path)
-    whole.graph.initializer.append(numpy_helper.from_array(weights, "w"))
-    onnx.save(whole, path)
+    free = ["n", 3, "h", "w"]
+    path = tmp_path / "onnx" / "m.onnx"
+    model(path, [pool, last], free, ["n", 1000], weights={"w": weights})
     assert "suit other classes better: --output before" in Extractor(path, size=8).doubt
     assert Extractor(path, size=8, output="before").doubt == ""
     stated = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.1, 0.2, 0.3]}
@@ -257,17 +249,6 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
     file.write_text('{"size": {}}')
     with pytest.raises(ValueError, match="states no preparation of pictures"):
         extractor_of(path, {})
-
-
-def test_weights_in_another_file_are_refused(tmp_path):
-    weights = numpy_helper.from_array(np.ones((8, 3, 1, 1), np.float32), "w")
-    node = helper.make_node("Conv", ["x", "w"], ["y"])
-    path = model(tmp_path / "m.onnx", [node], ["n", 3, 16, 16], ["n", 8, 16, 16])
-    whole = onnx.load(path)
-    whole.graph.initializer.append(weights)
-    onnx.save(whole, path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    with pytest.raises(ValueError, match="weights in another file: save it as one file"):
-        Extractor(path)
 
 
 def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp_path, monkeypatch):
@@ -292,15 +273,14 @@ def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp
         load_features([folder])
 
 
-def made(pictures: list[Path], tiny: Path, out: Path) -> list[str]:
-    return ["features", *map(str, pictures), "--out", str(out), "--model", str(tiny), "--size",
-            "16", "--mean", "0", "0", "0", "--std", "1", "1", "1", "--raw"]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def features(pictures, tiny, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("features") / "colours"
-    assert main(made(pictures, tiny, out)) == 0
+    given = ["features", *map(str, pictures), "--out", str(out), "--model", str(tiny)]
+    assert (
+        main([*given, *["--size", "16", "--mean", "0", "0", "0", "--std", "1", "1", "1", "--raw"]])
+        == 0
+    )
     return out
 
 

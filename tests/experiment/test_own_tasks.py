@@ -15,22 +15,15 @@ import pytest
 import arml
 from arml.cli import main
 from arml.core import registry as plugins
+from arml.core.own_tasks import as_tasks, own_of
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import OwnOptions
 
 SCRIPT = Path(__file__).parent / "waves.py"
-SMALL = {
-    "steps": 10,
-    "interval": 5,
-    "checkpoint_every": 5,
-    "validate_every": 10,
-    "validation_tasks": 8,
-    "batch": 4,
-    "network": MLPOptions(hidden=(4,)),
-}
-
+SMALL = {"steps": 10, "interval": 5, "checkpoint_every": 5, "validate_every": 10}
+SMALL |= {"validation_tasks": 8, "batch": 4, "network": MLPOptions(hidden=(4,))}
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
@@ -81,12 +74,11 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     # The script had more lines than the file that is imported here.
     with pytest.warns(UserWarning, match=r"waves\.py is not the version that this was made with"):
         assert len(arml.Run(folder).splits.test.families) == 2
-    config = json.loads((folder / "config.json").read_text())["experiment"]["tasks"]
+    whole = json.loads((folder / "config.json").read_text())
+    config = whole["experiment"]["tasks"]
     assert (config["file"], len(config["version"])) == ("waves.py", 12)
     # From here on it is the same.
     config["version"] = plugins.source_of(waves.Waves).version
-    whole = json.loads((folder / "config.json").read_text())
-    whole["experiment"]["tasks"] = config
     (folder / "config.json").write_text(json.dumps(whole))
     assert arml.Run(folder).tasks("test").identity() == identity.strip()
     assert main(["evaluate", str(folder), "--tasks", "20", "--json"]) == 0
@@ -113,15 +105,6 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
         assert main([*compared, *more]) == 2
 
 
-def test_attributes_come_back_from_the_folder(waves):
-    class_of = waves.Waves
-    options = OwnOptions.of(class_of(highest=1.5))
-    again = options.build(Path("none")).test
-    assert type(again) is class_of
-    assert again.highest == 1.5
-    assert again.identity() == class_of(highest=1.5).identity()
-
-
 class Held:
     """A plain object with attributes of each kind that a folder can hold."""
 
@@ -139,16 +122,15 @@ class Held:
         return arml.Task(examples, examples, 0)
 
 
-def test_a_plain_object_with_arrays_comes_back():
-    options = OwnOptions.of(Held())
-    again = options.build(Path("none")).test
-    assert again.identity() == Held().identity() if hasattr(Held, "identity") else True
-    for one, other in zip(
-        jax.tree.leaves(again.sample(jax.random.key(1))),
-        jax.tree.leaves(Held().sample(jax.random.key(1))),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
+def test_attributes_come_back_from_the_folder(waves):
+    for tasks in (waves.Waves(highest=1.5), Held()):
+        again = OwnOptions.of(tasks).build(Path("none")).test
+        assert again.identity() == as_tasks(tasks).identity()
+        assert vars(own_of(again)).keys() == vars(tasks).keys()
+        drawn = [one.sample(jax.random.key(1)) for one in (again, tasks)]
+        for one, other in zip(*map(jax.tree.leaves, drawn), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert type(own_of(again)) is Held
 
 
 def test_what_a_folder_cannot_hold_is_refused_in_one_line(waves):

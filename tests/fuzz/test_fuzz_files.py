@@ -4,18 +4,17 @@ means what it says. `slow` has the thousand cases, the others a sample; both pri
 import json
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import arml
 from arml.predict.files import SHIPPED
-from arml.results.files import RunError, checksum, read_metrics
+from arml.results.files import checksum, read_metrics
 from arml.results.scores import Scores, read_scores, write_scores
 from arml.tables.sheet import read_numbers, read_sheet
 from arml.training import checkpoint
-from hostile import CASES, altered, flipped, tried
+from hostile import CASES, altered, flips, tried
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -42,13 +41,9 @@ def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, record_property, 
     folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
     shutil.copytree(SHIPPED / "regression2d", folder)
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    for _ in range(cases):
-        path = files[rng.integers(len(files))]
-        whole = path.read_bytes()
-        path.write_bytes(flipped(whole, rng))
+    for path, whole in flips(files, cases, rng):
         same = path.suffix == ".json" and _same_json(path, whole)
         tried(lambda: arml.load(folder), counts if not same else Counter())
-        path.write_bytes(whole)
     record_property("counts", f"{cases} flipped bits: {dict(counts)}")
     assert not counts["accepted"]
 
@@ -68,14 +63,10 @@ def test_a_checkpoint_with_a_bit_that_is_another(tmp_path, record_property, case
     state = {"a": rng.normal(size=(30, 30)).astype(np.float32), "b": np.arange(7)}
     checkpoint.save(tmp_path / "checkpoints", 5, state)
     files = sorted(p for p in tmp_path.rglob("*") if p.is_file() and p.stat().st_size)
-    for _ in range(cases):
-        path = files[rng.integers(len(files))]
-        whole = path.read_bytes()
-        path.write_bytes(flipped(whole, rng))
+    for _ in flips(files, cases, rng):
         found = tried(lambda: checkpoint.restore(tmp_path / "checkpoints", 5, state), counts)
         for name in state if found is not None else ():
             np.testing.assert_array_equal(np.asarray(found[name]), state[name])
-        path.write_bytes(whole)
     record_property("counts", f"{cases} flipped bits of checkpoints: {dict(counts)}")
 
 
@@ -86,14 +77,12 @@ def test_scores_and_metrics_with_a_bit_that_is_another(tmp_path, record_property
     given = Scores(rng.normal(size=50).astype(np.float32), np.zeros(50, np.uint8), "these")
     write_scores(scores, given)
     metrics.write_text("".join(f'{{"step": {i}, "loss": 0.5}}\n' for i in range(20)))
-    for path, read in ((scores, read_scores), (metrics, read_metrics)):
-        whole = path.read_bytes()
-        for _ in range(cases):
-            path.write_bytes(flipped(whole, rng))
-            found = tried(lambda path=path, read=read: read(path), counts)
-            if path == scores and found is not None:  # a bit of the archive's own dates
-                np.testing.assert_array_equal(found.values, given.values)
-        path.write_bytes(whole)
+    for _ in flips([scores], cases, rng):
+        found = tried(lambda: read_scores(scores), counts)
+        if found is not None:  # a bit of the archive's own dates
+            np.testing.assert_array_equal(found.values, given.values)
+    for _ in flips([metrics], cases, rng):
+        tried(lambda: read_metrics(metrics), counts)
     record_property("counts", f"{2 * cases} flipped bits of scores and metrics: {dict(counts)}")
 
 
@@ -123,8 +112,3 @@ def test_tables_of_any_bytes(tmp_path, record_property, cases):
             assert x.shape == (len(lines), len(columns))
             assert max(lines) <= 1 + data.count(b"\n") + data.count(b"\r")
     record_property("counts", f"{cases} tables: {dict(counts)}")
-
-
-def test_the_refusals_are_run_errors_where_files_are_ours(tmp_path):
-    with pytest.raises(RunError):
-        read_scores(Path(tmp_path / "none.npz"))

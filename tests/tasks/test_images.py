@@ -30,24 +30,16 @@ def family(name: str, counts: list[int]) -> ImageFamily:
         images[at : at + count, ..., 2] = np.arange(count)[:, None, None]
         at += count
     classes = tuple(f"{i:02}" for i in range(len(counts)))
-    return ImageFamily(name, classes, images, np.array(counts), "digest")
+    split = {"train": [*classes[:-2]], "validation": [classes[-2]], "test": [classes[-1]]}
+    return ImageFamily(name, classes, images, np.array(counts), "digest", split)
 
 
 FAMILIES = [family(name, counts) for name, counts in COUNTS.items()]
-SPLIT = {
-    f.name: {"train": [*f.classes[:-2]], "validation": [f.classes[-2]], "test": [f.classes[-1]]}
-    for f in FAMILIES
-}
 
 
 def episodes(ways: int = 3, shots: int = 1, queries: int = 2) -> ImageEpisodes:
     options = EpisodeOptions(ways=ways, shots=shots, queries=queries)
-    return options.episodes(FAMILIES, SPLIT, "train", stated="")
-
-
-@eqx.filter_jit
-def sample(tasks: ImageEpisodes, key: jax.Array) -> Task:
-    return tasks.sample(key)
+    return options.episodes(FAMILIES, "train", stated="")
 
 
 @eqx.filter_jit
@@ -83,8 +75,8 @@ def test_a_task_holds_distinct_classes_and_distinct_images(ways, shots, queries)
         assert {row[0] for row in together} == {int(batch.family[task])}
         pairs = {(row[1], label) for row, label in zip(together, labels, strict=True)}
         assert len(pairs) == len({c for c, _ in pairs}) == len({y for _, y in pairs}) == ways
-        name = tasks.families[int(batch.family[task])]
-        assert {f"{c:02}" for c, _ in pairs} <= set(SPLIT[name]["train"])
+        trained = FAMILIES[int(batch.family[task])].split["train"]
+        assert {f"{c:02}" for c, _ in pairs} <= {*trained}
 
 
 def chi_square(counts: Counter, cells: int) -> float:
@@ -131,40 +123,6 @@ def test_distinct_integers_in_range(count, seed):
     assert drawn.max() < count
 
 
-def test_as_many_as_there_are_is_a_permutation():
-    for number in (1, 2, 9):
-        drawn = distinct(number, number, key=jax.random.key(number))
-        assert sorted(drawn.tolist()) == list(range(number))
-
-
-def test_the_same_key_gives_the_same_task_batched_or_not():
-    tasks = episodes()
-    keys = jax.random.split(jax.random.key(3), 4)
-    batch = draw(tasks, keys)
-    for i, key in enumerate(keys):
-        one = sample(tasks, key)
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(batch), strict=True):
-            np.testing.assert_array_equal(a, b[i])
-    other = draw(tasks, jax.random.split(jax.random.key(4), 4))
-    assert not np.array_equal(batch.query.x, other.query.x)
-
-
-def test_a_new_key_does_not_trace_again_and_strict_modes_pass():
-    traces = 0
-
-    @eqx.filter_jit
-    def counted(tasks: ImageEpisodes, key: jax.Array) -> Task:
-        nonlocal traces
-        traces += 1
-        return tasks.sample(key)
-
-    tasks = episodes()
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        counted(tasks, jax.random.key(0))
-        counted(tasks, jax.random.key(1))
-    assert traces == 1
-
-
 def test_only_the_classes_of_the_part_are_on_the_device():
     tasks = episodes(ways=2, shots=1, queries=1)
     assert tasks.pixels.dtype == jnp.uint8
@@ -172,21 +130,6 @@ def test_only_the_classes_of_the_part_are_on_the_device():
     assert tasks.families == ("few", "many")
     assert tasks.problem.features == (4, 4, 3)
     assert (tasks.problem.support, tasks.problem.query) == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "part", "message"),
-    [
-        ({"ways": 4}, "train", "few: expected at least 4 train classes for 4-way tasks, got 3"),
-        ({}, "test", "few: expected at least 2 test classes"),
-        ({"queries": 4}, "train", "few: expected at least 5 images .* got 4 in '00'"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_in_one_line(changes, part, message):
-    options = EpisodeOptions(**{"ways": 2, "queries": 1, **changes})
-    with pytest.raises(ValueError, match=message) as caught:
-        options.episodes(FAMILIES, SPLIT, part, stated="")
-    assert "\n" not in str(caught.value)
 
 
 def test_pixels_of_several_arrays_are_one_list():

@@ -64,14 +64,8 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="sinusoid twice"):
         mixture(TASKS, TASKS)
     with pytest.raises(ValueError, match="one problem"):
-        mixture(Other(), TASKS)
+        mixture(functions_2d(shots=5), Steps())
     with pytest.raises(ValueError, match="unknown family 'oak'"):
         mixture(TASKS, stage={"oak": 1.0})
     with pytest.raises(ValueError, match="sum to 1"):
         mixture(TASKS, stage={"line": 0.7})
-
-
-class Other(Steps):
-    """Of another problem."""
-
-    problem = arml.Problem("regression", (2,), 1, 5, 5)

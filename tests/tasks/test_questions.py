@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Task
-from arml.datasets.starter import load_starter
 from arml.experiment.options import TASKS
 from conflict import (
     QUESTIONS,
     STYLES,
     ConflictOptions,
     Style,
-    dark_on_light,
     style_of,
     styled,
     styles_of,
@@ -51,21 +49,18 @@ def test_styles_are_split_into_combinations_that_differ():
 def test_a_shape_turns_inverts_and_grows():
     shape = np.full((32, 32), 255, np.uint8)
     shape[4:12, 14:18] = 0  # a mark at the top
-    place = lambda x: np.unravel_index(np.argmin(x), x.shape)  # noqa: E731
 
     def drawn(direction: int, tone: int, scale: int) -> np.ndarray:
         style = Style(*(jnp.asarray(n) for n in (direction, tone, scale)))
         return np.asarray(styled(jnp.asarray(shape), style, jnp.asarray(False)))
 
-    ink = lambda x: float(np.sum(1 - x))  # noqa: E731
     rows = np.array([np.mean(np.nonzero(drawn(d, 0, 2) < 0.5), axis=1) for d in (0, 2, 4, 6)])
     assert rows[0][0] < 12 < 20 < rows[2][0]  # a half turn: from the top to the bottom
     assert abs(rows[1][1] - 15.5) > 6  # a quarter turn: to a side
     assert abs(rows[1][1] - rows[3][1]) > 12  # three quarters: to the other
     np.testing.assert_allclose(drawn(3, 1, 1), 1 - drawn(3, 0, 1), atol=1e-6)
-    areas = [ink(drawn(0, 0, s)) for s in range(5)]
+    areas = [float(np.sum(1 - drawn(0, 0, scale))) for scale in range(5)]
     np.testing.assert_allclose(areas[4] / areas[0], (1.25 / 0.7) ** 2, rtol=0.1)
-    assert place(drawn(0, 0, 2))[0] < 16
 
 
 def test_a_texture_is_lit_from_the_direction_and_toned():
@@ -122,22 +117,12 @@ def test_parts_share_no_picture():
     assert len(train & validation) + len(train & test) + len(validation & test) <= 5
 
 
-def test_paper_is_light():
-    glyphs = load_starter()[0][0].images[..., 0]
-    ours = dark_on_light(glyphs)
-    corners = ours[:, [0, 0, -1, -1], [0, -1, 0, -1]]
-    assert np.mean(np.median(corners, axis=1) > 128) > 0.99
-    np.testing.assert_array_equal(dark_on_light(ours), ours)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"families": ("glyphs",)}, "expected families of"),
         ({"families": ("glyphs-style", "glyphs-style")}, "each at most once"),
         ({"queries": 19}, "at most 20 shots and queries"),
-        ({"ways": 17}, "at least 17 validation classes"),
-        ({"ways": 1}, "ways must be at least 2"),
     ],
 )
 def test_what_cannot_be_is_refused(change, words):

@@ -56,29 +56,23 @@ def test_a_stated_split_is_kept_and_is_part_of_the_identity():
     assert pairing(splits.test.identity(), "test") != pairing(again.test.identity(), "test")
 
 
-def picture(i, size=16, kind="array"):
-    pixels = np.full((size, size, 3), 20 * (i // 6), np.uint8)
-    return {
-        "array": pixels,
-        "grey": pixels[..., 0],
-        "channels first": np.moveaxis(pixels, -1, 0),
-        "pillow": Image.fromarray(pixels),
-        "tensor": np.moveaxis(pixels, -1, 0) / np.float32(255),
-    }[kind]
+def picture(i, size=16):
+    return np.full((size, size, 3), 20 * (i // 6), np.uint8)
 
 
-@pytest.mark.parametrize("kind", ["array", "grey", "channels first", "pillow", "tensor"])
-def test_pictures_of_every_form_are_the_same_pictures(kind):
-    class Items:
-        def __len__(self):
-            return 72
+FORMS = {
+    "array": np.asarray,
+    "grey": lambda pixels: pixels[..., 0],
+    "channels first": lambda pixels: np.moveaxis(pixels, -1, 0),
+    "pillow": Image.fromarray,
+    "tensor": lambda pixels: np.moveaxis(pixels, -1, 0) / np.float32(255),
+}
 
-        def __getitem__(self, i):
-            if i >= 72:
-                raise IndexError
-            return picture(i, kind=kind), i // 6
 
-    task = arml.Splits.of_classes(Items(), size=8, **SHAPE).test.sample(jax.random.key(0))
+@pytest.mark.parametrize("form", FORMS)
+def test_pictures_of_every_form_are_the_same_pictures(form):
+    items = [(FORMS[form](picture(i)), i // 6) for i in range(72)]
+    task = arml.Splits.of_classes(items, size=8, **SHAPE).test.sample(jax.random.key(0))
     assert task.support.x.shape == (6, 8, 8, 3)
     brightness = np.unique(np.asarray(task.support.x).reshape(6, -1), axis=1)
     assert brightness.shape == (6, 1)

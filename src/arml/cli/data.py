@@ -4,7 +4,7 @@ vectors of a frozen model, once."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from rich.console import Console
 from tyro.conf import Positional, arg
@@ -40,38 +40,18 @@ class ListOptions:
 
 def _list(arguments: Sequence[str]) -> int:
     parse(ListOptions, arguments, prog="arml data list")
-    rows = [
-        (one.name, f"{one.bytes / 1e9:.2f} GB", "yes" if one.here else "no", one.source, one.about)
-        for one in entries()
-    ]
+    from arml.datasets.prepare import prepared_here
+    from arml.datasets.published import CATALOGUE
+
+    rows, here = [], prepared_here()
+    for name, data in CATALOGUE.items():
+        fetched = all(archive.url for family in data.families for archive in family.archives)
+        size = f"{data.pictures * data.size**2 * 3 / 1e9:.2f} GB"
+        source = "fetched" if fetched else "your own"
+        rows.append((name, size, "yes" if name in here else "no", source, f"{data.about}."))
     Console().print(listed(("data set", "size", "here", "archives", "what"), rows))
     say(Console(), "to prepare one: arml data prepare NAME [--from ARCHIVE_OR_FOLDER...]")
     return 0
-
-
-class _Entry(NamedTuple):
-    """A data set of the catalogue."""
-
-    name: str
-    about: str
-    here: bool
-    """Whether it is prepared here."""
-    bytes: int
-    source: str
-
-
-def entries() -> list[_Entry]:
-    """The data sets of the catalogue."""
-    from arml.datasets.prepare import INDEX, place
-    from arml.datasets.published import CATALOGUE
-
-    found = []
-    for name, data in CATALOGUE.items():
-        fetched = all(archive.url for family in data.families for archive in family.archives)
-        here, size = (place(name) / INDEX).exists(), data.pictures * data.size**2 * 3
-        source = "fetched" if fetched else "your own"
-        found.append(_Entry(name, f"{data.about}.", here, size, source))
-    return found
 
 
 @dataclass(frozen=True)

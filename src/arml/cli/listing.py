@@ -8,8 +8,9 @@ from tyro.conf import Positional
 
 from arml.algorithms import ALGORITHMS
 from arml.cli.console import command, listed, parse, print_json, say
-from arml.cli.data import entries
 from arml.core.registry import nearest
+from arml.datasets.prepare import prepared_here
+from arml.datasets.published import CATALOGUE
 from arml.experiment.options import NETWORKS
 from arml.experiment.recipes import RECIPES, paces, settings, study_scores
 from arml.report.tables import duration
@@ -49,8 +50,7 @@ def list_command(arguments: Sequence[str]) -> int:
             console.print(listed(("", ""), found[kind].items(), title))
         say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
         say(console, f"Data sets (`arml data list`): {', '.join(found['data sets'])}")
-        here = [entry.name for entry in entries() if entry.here]
-        say(console, f"Prepared here: {', '.join(here) or 'none'}")
+        say(console, f"Prepared here: {', '.join(prepared_here()) or 'none'}")
     return 0
 
 
@@ -61,7 +61,7 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
         "settings": {name: f"{setting.description}." for name, setting in settings().items()},
         "methods": {name: entry.about for name, entry in ALGORITHMS.items()},
         "networks": {name: entry.about for name, entry in NETWORKS.items()},
-        "data sets": {entry.name: entry.about for entry in entries()},
+        "data sets": {name: f"{data.about}." for name, data in CATALOGUE.items()},
     }
     if what is None:
         return every, [*RECIPES]

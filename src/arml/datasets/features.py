@@ -422,10 +422,8 @@ def write_features(
         write_pictures(
             vectors,
             source.pictures,
-            (len(source.pictures), extractor.dimension),
             size=extractor.size,
             crop=extractor.crop,
-            kind="<f4",
             convert=extractor,
             progress=partial(progress, content["family"]),
         )

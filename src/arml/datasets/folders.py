@@ -316,10 +316,10 @@ def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFam
     pictures, digest, split = source.pictures, source.digest(), source.split
     key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
     place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
-    if _cached(place, shape) is None:
-        write_pictures(place, pictures, shape, size=size, progress=partial(progress, name))
     images = _cached(place, shape)
-    assert images is not None  # it was written just now
+    if images is None:
+        write_pictures(place, pictures, size=size, progress=partial(progress, name))
+        images = np.load(place, mmap_mode="r", allow_pickle=False)
     counts = np.asarray([*source.counts.values()])
     return ImageFamily(name, tuple(source.classes), images, counts, digest, split)
 
@@ -327,27 +327,25 @@ def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFam
 def write_pictures(
     path: Path,
     pictures: Sequence[Member],
-    shape: tuple[int, ...],
     *,
     size: int,
     crop: Crop = False,
-    kind: str = "|u1",
     convert: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Write pictures, or the rows that `convert` makes of some, as a `.npy` file of this `shape`
-    and `kind` (`|u1` or `<f4`), atomically.
+    """Write pictures, or the rows that `convert` makes of some, as a `.npy` file, atomically.
 
     **Raises** `ValueError` for a file that is not a picture, and if nothing can be written.
     """
 
     def write(file: BinaryIO) -> None:
         # Plain writes, not a memory map: on a full disk a map kills the process.
-        file.write(npy_header(kind, shape))
-        done = 0
-        left = decoded(pictures, size=size, crop=crop)
+        done, left = 0, decoded(pictures, size=size, crop=crop)
         while some := list(islice(left, CHUNK)):
-            file.write(convert(np.stack(some)).tobytes())
+            rows = convert(np.stack(some))
+            if not done:
+                file.write(npy_header(rows.dtype.str, (len(pictures), *rows.shape[1:])))
+            file.write(rows.tobytes())
             done += len(some)
             progress(done, len(pictures))
 

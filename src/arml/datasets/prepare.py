@@ -19,17 +19,18 @@ from typing import BinaryIO, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
+from arml.core.registry import nearest
 from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded, size_of
 from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header, quiet
 from arml.datasets.published import (
+    CATALOGUE,
     PUBLISHED,
     Archive,
     Classes,
     Family,
     Picture,
     classes_of,
-    lookup,
     published,
     select,
     split_of_archive,
@@ -119,8 +120,9 @@ class Store:
         for family, at, entry, file in self.entries():
             if at == part:
                 images = np.load(file, mmap_mode="r", allow_pickle=False)
-                classes, counts = tuple(entry["classes"]), np.asarray(entry["counts"])
-                found.append(ImageFamily(family, classes, images, counts, entry["sha256"]))
+                classes, counts = entry["classes"], np.asarray(entry["counts"])
+                about = entry["sha256"], {part: classes}
+                found.append(ImageFamily(family, tuple(classes), images, counts, *about))
         return found
 
     def digests(self) -> dict[str, str]:
@@ -138,6 +140,11 @@ def place(store: str) -> Path:
     """The folder of a store: a path, or the name of a data set in `$ARML_CACHE/data`."""
     path = Path(store).expanduser()
     return path if len(path.parts) > 1 or path.is_dir() else default_folder() / "data" / store
+
+
+def prepared_here() -> list[str]:
+    """The data sets that are prepared here."""
+    return [name for name in CATALOGUE if (place(name) / INDEX).exists()]
 
 
 def open_store(folder: Path) -> Store:
@@ -219,7 +226,9 @@ def prepare(
 
     **Raises** `ValueError` in one line. No file stays if an archive is refused.
     """
-    data = lookup(name)
+    if name not in CATALOGUE:
+        raise ValueError(f"unknown data set {name!r}{nearest(name, CATALOGUE)}")
+    data = CATALOGUE[name]
     size, folder = size or data.size, folder or place(name)
     if not 4 <= size <= 1024:
         raise ValueError(f"size must be from 4 to 1024 pixels, got {size}: change it")

@@ -19,7 +19,6 @@ from typing import Literal, NamedTuple
 
 from msgspec import convert
 
-from arml.core.registry import nearest
 from arml.datasets.archives import Box, open_members
 from arml.datasets.folders import PARTS, Parts, is_picture
 from arml.datasets.splits import cut, drawn
@@ -107,16 +106,6 @@ CATALOGUE: dict[str, DataSet] = {
     "real-four": DataSet("Birds, flowers, characters and objects, a family each", REAL, pixels=32),
     **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED.items()},
 }
-
-
-def lookup(name: str) -> DataSet:
-    """The data set of that name.
-
-    **Raises** `ValueError` with the known names for another.
-    """
-    if name not in CATALOGUE:
-        raise ValueError(f"unknown data set {name!r}{nearest(name, CATALOGUE)}")
-    return CATALOGUE[name]
 
 
 # --- the pictures of each class

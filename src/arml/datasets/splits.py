@@ -5,7 +5,7 @@ at most the borders between the parts.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -95,15 +95,14 @@ def read_split(path: Path, *, seed: int = 0) -> Split:
     return content["families"]
 
 
-def check_split(
-    split: Mapping[str, Mapping[str, Sequence[str]]], families: Sequence[ImageFamily]
-) -> None:
-    """Raise `ValueError` unless each family has three disjoint parts, whose classes it has.
+def check_split(families: Iterable[ImageFamily]) -> None:
+    """Raise `ValueError` unless the split of each family has three disjoint parts, whose classes
+    the family has.
 
     The data may have classes that no part names: they are not used.
     """
     for family in families:
-        parts = split.get(family.name, {})
+        parts = family.split or {}
         named = [name for part in PARTS for name in parts.get(part, ())]
         problem = ""
         if set(parts) != set(PARTS):

@@ -25,35 +25,17 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
-_Function = Callable[[Coefficients, Float[Array, " n"], Float[Array, " n"]], Float[Array, " n"]]
-
-
-def _sinusoid(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return c[0] * jnp.sin(c[1] * x + c[2])
-
-
-def _line(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return c[0] * x + c[1]
-
-
-def _quadratic(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return (c[0] * x + c[1]) * x + c[2]
-
-
-def _cubic(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return ((c[0] * x + c[1]) * x + c[2]) * x + c[3]
-
-
-def _surface(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return c[0] * x * x + c[1] * y * y
-
-
-def _ripple(c: Coefficients, x: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    return jnp.sin(-c[0] * (x * x + y * y)) + c[1]
-
-
+_Points = Float[Array, " n"]
 FAMILIES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
-FUNCTIONS: tuple[_Function, ...] = (_sinusoid, _line, _quadratic, _cubic, _surface, _ripple)
+FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
+    lambda c, x, y: c[0] * jnp.sin(c[1] * x + c[2]),
+    lambda c, x, y: c[0] * x + c[1],
+    lambda c, x, y: (c[0] * x + c[1]) * x + c[2],
+    lambda c, x, y: ((c[0] * x + c[1]) * x + c[2]) * x + c[3],
+    lambda c, x, y: c[0] * x * x + c[1] * y * y,
+    lambda c, x, y: jnp.sin(-c[0] * (x * x + y * y)) + c[1],
+)
+"""Of the coefficients and both inputs."""
 FLAT = 4
 """The first `FLAT` families ignore the second input."""
 FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}

@@ -11,7 +11,7 @@ Some training tasks may have fewer different examples of each class.
 import mmap
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -165,7 +165,7 @@ def examples(
 
 def image_episodes(
     families: Sequence[ImageFamily],
-    classes: Mapping[str, Sequence[str]],
+    part: str,
     *,
     ways: int,
     shots: int,
@@ -175,14 +175,13 @@ def image_episodes(
     disk: bool = False,
     copies: tuple[str, ...] = (),
 ) -> ImageEpisodes:
-    """Episodes over these `classes` of each family, which are enough for the tasks.
+    """Episodes over the classes of one part of each family's split, which are enough for the tasks.
 
     The images are put on the device. With `disk` they are read when they are needed; then these
     must be all classes of the families.
     """
     chosen = [
-        [i for i, name in enumerate(family.classes) if name in set(classes[family.name])]
-        for family in families
+        np.flatnonzero(np.isin(family.classes, (family.split or {})[part])) for family in families
     ]
     pieces = [
         family.images[family.first[i] : family.first[i] + family.counts[i]]

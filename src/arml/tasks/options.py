@@ -34,7 +34,7 @@ from arml.datasets.folders import (
     load_families,
 )
 from arml.datasets.prepare import open_store, place
-from arml.datasets.splits import Split, check_split, cut, part_sizes, read_split, write_split
+from arml.datasets.splits import check_split, cut, part_sizes, read_split, write_split
 from arml.datasets.starter import SIZE, load_starter
 from arml.results.files import Json, JsonView, RunError, checksum, read_json
 from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
@@ -214,18 +214,16 @@ class EpisodeOptions(Options):
         """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
 
-    def episodes(
-        self, families: Sequence[ImageFamily], split: Split, part: str, **how: Any
-    ) -> TaskDistribution:
+    def episodes(self, families: Sequence[ImageFamily], part: str, **how: Any) -> TaskDistribution:
         """The tasks over one part of the families' classes; see `image_episodes`.
 
         **Raises** `TooFewError` for too few classes or images.
         """
-        classes = {family.name: split[family.name][part] for family in families}
         for family in families:
-            self._check_part(family.name, part, family.sizes, classes[family.name])
+            assert family.split is not None
+            self._check_part(family.name, part, family.sizes, family.split[part])
         shape: Json = {"ways": self.ways_of(part), "shots": self.shots, "queries": self.queries}
-        tasks = image_episodes(families, classes, **shape, **how)
+        tasks = image_episodes(families, part, **shape, **how)
         return self.varied(tasks) if part == "train" else tasks
 
     def varied(self, train: TaskDistribution) -> TaskDistribution:
@@ -360,10 +358,9 @@ class StoreOptions(EpisodeOptions):
         def tasks(part: str) -> TaskDistribution:
             only = (part != "test" and self.only) or store.families
             families = [family for family in store.part(part) if family.name in only]
-            split = {family.name: {part: [*family.classes]} for family in families}
             stated = self.stated({name: digests[name] for name in digests if name in only})
             how = {"stated": stated, "disk": disk, "copies": store.copies}
-            return self.episodes(families, split, part, **how)
+            return self.episodes(families, part, **how)
 
         return Splits(tasks("train"), tasks("validation"), tasks("test"), digests)
 
@@ -450,13 +447,13 @@ def divided(
         for family in families:  # so that invalid options leave no split behind for the next run
             options.check_family(family.name, family.sizes, family.split)
         write_split(file, own, seed=seed, least=options.ways)
-    split = {family.name: family.split for family in families if family.split is not None}
-    split |= read_split(file, seed=seed) if own else {}
-    check_split(split, families)
+    drawn = read_split(file, seed=seed) if own else {}
+    families = [replace(f, split=drawn.get(f.name)) if f in own else f for f in families]
+    check_split(families)
     sources = {family.name: family.digest for family in families}
     stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (
-        options.episodes(families, split, part, stated=stated, size=size) for part in PARTS
+        options.episodes(families, part, stated=stated, size=size) for part in PARTS
     )
     return Splits(train, validation, test, sources)
 
