@@ -245,12 +245,19 @@ def from_json(value: object, where: str) -> Experiment:
         options = value.get(part, {})
         kind = options.get("kind") if isinstance(options, Mapping) else options
         known = {entry.kind: entry.options_class for entry in registry.values()}
-        if not isinstance(kind, str) or kind not in known:
-            raise RunError(f"{where}: {_unknown(part, kind, [*known], plugins)}")
-        cls = known[kind]
-        then = plugins.get(part)
-        if isinstance(then, Mapping):
-            warn_of_change(source_of(cls), str(then.get("version")), where)
+        cls, made = known.get(kind) if isinstance(kind, str) else None, plugins.get(part)
+        then = Source("", "")
+        if isinstance(made, Mapping):
+            then = Source(str(made.get("name")), str(made.get("version")))
+        if cls is None:
+            wrong = (
+                f"its {part} {kind!r} must come from the plug-in {then.name}: {then.remedy}"
+                if then.name
+                else f"expected {part} to be one of {', '.join(known)}, got {kind!r}; use the "
+                "version of arml that wrote it"
+            )
+            raise RunError(f"{where}: {wrong}")
+        warn_of_change(source_of(cls), then.version, where)
         gone = {"kind": kind, **getattr(cls, "GONE", {})}
         own = {name: v for name, v in options.items() if name not in gone or v != gone[name]}
         own = {getattr(cls, "RENAMED", {}).get(name, name): v for name, v in own.items()}
@@ -263,28 +270,15 @@ def from_json(value: object, where: str) -> Experiment:
     return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)
 
 
-def _unknown(part: str, kind: object, known: list[str], plugins: Mapping[str, Any]) -> str:
-    """The message for a kind of options that is not registered."""
-    source = plugins.get(part)
-    if isinstance(source, Mapping):
-        found = Source(str(source.get("name")), str(source.get("version")))
-        return f"its {part} {kind!r} must come from the plug-in {found.name}: {found.remedy}"
-    return (
-        f"expected {part} to be one of {', '.join(known)}, got {kind!r}; use the version of arml "
-        "that wrote it"
-    )
-
-
 def problem_of(value: object, where: str = "problem") -> Problem:
     """The problem that JSON holds.
 
     **Raises** `RunError` for JSON that is no problem, or one that no task can have.
     """
     problem = read_as(Problem, value, where, REMEDY)
-    several = (*problem.features, problem.outputs)
-    if not several or min(several) < 1 or max(several) > MOST or len(several) > 4:
+    if not all(1 <= n <= MOST for n in (*problem.features, problem.outputs)):
         raise RunError(
-            f"{where}: expected 1 to 3 sizes of the inputs and a number of outputs, each from 1 to "
-            f"{MOST:,}, got {list(problem.features)} and {problem.outputs}; {REMEDY}"
+            f"{where}: expected inputs and outputs of sizes from 1 to {MOST:,}, got "
+            f"{list(problem.features)} and {problem.outputs}; {REMEDY}"
         )
     return problem

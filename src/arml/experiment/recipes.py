@@ -284,12 +284,10 @@ def paces() -> JsonView:
 
 def note_pace(experiment: Experiment, seconds: float) -> None:
     """Remember the seconds of an outer step, if the experiment is a recipe as it is."""
-    name = experiment.recipe
-    usual = replace(experiment, steps=RECIPES[name].steps) if name in RECIPES else None
-    if usual is None or fingerprint(usual) != fingerprint(RECIPES[name]):
-        return
-    with contextlib.suppress(ValueError, OSError):  # it is a convenience
-        write_json(default_folder() / PACES, {**paces(), name: float(f"{seconds:.3g}")})
+    name, known = experiment.recipe, RECIPES.get(experiment.recipe)
+    if known and fingerprint(replace(experiment, steps=known.steps)) == fingerprint(known):
+        with contextlib.suppress(ValueError, OSError):  # it is a convenience
+            write_json(default_folder() / PACES, {**paces(), name: float(f"{seconds:.3g}")})
 
 
 class Recipes(Mapping[str, Experiment]):

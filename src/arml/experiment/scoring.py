@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
-from arml.core.inner import steps_of, with_steps
 from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import fingerprint
 from arml.experiment.recipes import widened
@@ -25,8 +24,8 @@ from arml.results.files import write_json
 from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
-from arml.training.devices import everywhere, mesh_of
-from arml.training.evaluate import Held, evaluate, looks, warn_if_shared
+from arml.training.devices import mesh_of
+from arml.training.evaluate import Held, evaluate, looks
 from arml.training.provenance import provenance
 
 
@@ -68,23 +67,22 @@ def evaluate_run(
     if unknown := [name for name in shape if name not in vars(run.experiment.tasks)]:
         raise ValueError(f"the tasks of {run.experiment.recipe} have no option {unknown[0]}")
     learner = widened(run.learner, run.experiment, run.problem, shape.get("ways", 0))
-    learner = learner if steps is None else with_steps(learner, steps)
     run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
     run.experiment.check()
     distribution, chunk = run.tasks(split), run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = evaluate(
-        everywhere(mesh, learner),
-        everywhere(mesh, distribution),
+        learner,
+        run.splits,
         tasks,
         split=split,
+        steps=steps,
         chunk=chunk,
         mesh=mesh,
         watch=lambda done, _: watch(done, total),
         progress=False,
     )
-    scores = replace(scores, step=run.step, shared=run.splits.shared)
-    warn_if_shared(scores, distribution.problem)
+    scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
     result = Result(
         # Rows of different models are not seeds of one experiment.
@@ -94,7 +92,7 @@ def evaluate_run(
         metric=scores.metric,
         score=scores.score,
         families=scores.by_family(),
-        inner_steps=steps_of(learner),
+        inner_steps=scores.inner_steps or 0,
         protocol=protocol(learner, distribution, shared=scores.shared),
         commit=made["commit"],
         versions=made["versions"],

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from arml.core.learner import MetaLearner
-from arml.experiment.options import Experiment, to_json
+from arml.experiment.options import Experiment
 from arml.experiment.running import Clocked, check_place
 from arml.results.files import LOCK, Json, RunError, plain, write_json, write_text
-from arml.results.folder import read_config
 from arml.training import checkpoint
 from arml.training.fit import start
 
@@ -44,6 +43,5 @@ def publish(
     write_json(folder / FILE, content)
     lines = (json.dumps({"step": at, "loss": plain(loss)}) + "\n" for at, loss in losses)
     write_text(folder / "metrics.jsonl", "".join(lines))
-    write_json(folder / "config.json", {**read_config(folder), "experiment": to_json(experiment)})
     state = start(learner, experiment.outer.build(experiment.steps))
     checkpoint.save(folder / "checkpoints", step, Clocked(state, np.asarray(seconds)))

@@ -80,6 +80,8 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
         return eqx.filter_shard(tree, whole)
 
     def put(leaf: jax.Array) -> jax.Array:
+        if leaf.sharding == whole:
+            return leaf
         own = np.asarray(leaf)
         return jax.make_array_from_callback(own.shape, whole, lambda part: own[part])
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from arml.core.checks import at_least
-from arml.training.devices import AXIS
 
 _SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
@@ -89,15 +88,12 @@ def is_first() -> bool:
 
 
 def of_all(mesh: Mesh | None, value: int) -> list[int]:
-    """The value that each process gives, once for each of its devices."""
+    """The value that each process gives."""
     if mesh is None or not mesh.is_multi_process:
         return [value]
-    apart, whole = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ([AXIS], []))
-    own = jax.make_array_from_callback((mesh.size,), apart, lambda _: np.full(1, value, np.int32))
-    return [int(one) for one in np.asarray(_copied(own, whole))]
+    from jax.experimental.multihost_utils import process_allgather
 
-
-_copied = jax.jit(jax.lax.with_sharding_constraint, static_argnums=1)
+    return [int(one) for one in process_allgather(np.asarray(value, np.int32))]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from arml.core.own_tasks import own_of
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
 from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
-from arml.training.devices import over_tasks
+from arml.training.devices import everywhere, over_tasks
 from arml.training.progress import bar
 
 Held = Literal["validation", "test"]
@@ -155,8 +155,8 @@ def evaluate(
     parts: list[PyTree] = []
     done = 0
     with bar("evaluate", n, show=progress) as update:
-        scoring = learner, score
-        for part in looks(_scored, scoring, distribution, split=split, n=n, chunk=chunk, mesh=mesh):
+        scoring, drawn = everywhere(mesh, ((learner, score), distribution))
+        for part in looks(_scored, scoring, drawn, split=split, n=n, chunk=chunk, mesh=mesh):
             parts.append(part)
             done += len(part[0])
             update(done, "")
@@ -173,18 +173,13 @@ def evaluate(
         steps_of(learner),
         shared=shared,
     )
-    warn_if_shared(scores, problem)
-    return scores
-
-
-def warn_if_shared(scores: Scores, problem: Problem) -> None:
-    """Warn if the scores may be of the classes of the training."""
-    if scores.shared and problem.kind == "classification":
+    if shared and problem.kind == "classification":
         warnings.warn(
             "the tasks are drawn from the training distribution: if its classes are a list, this "
             "is a score on the classes of the training; arml.Splits keeps classes apart",
-            stacklevel=3,
+            stacklevel=2,
         )
+    return scores
 
 
 def at_once_by_default(problem: Problem) -> int:
