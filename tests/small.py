@@ -1,7 +1,8 @@
-"""A small task, small networks and the compiled functions of a learner that the tests of several
-methods share."""
+"""Small tasks, networks and experiments, and compiled functions of a learner, that several tests
+share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from arml.core.episodes import Examples, Problem, Task
+from arml.experiment.options import Experiment
+from arml.experiment.recipes import recipe
 from arml.nn.networks import BaseNetwork, MLPOptions
 
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
@@ -33,6 +36,13 @@ def task(problem: Problem = REGRESSION) -> Task:
 
 def network(problem: Problem = REGRESSION, hidden: tuple[int, ...] = (4,)) -> BaseNetwork:
     return MLPOptions(hidden=hidden, init="he").build(problem, key=jax.random.key(1))
+
+
+def experiment(name: str = "regression2d/maml", **changes: Any) -> Experiment:
+    """A recipe that is trained in a second, with these changes."""
+    every = dict.fromkeys(("interval", "checkpoint_every", "validate_every"), 10)
+    few = {"network": MLPOptions(hidden=(4,)), "steps": 20, "batch": 2, "validation_tasks": 8}
+    return replace(recipe(name), **{**every, **few, **changes})
 
 
 def doubled(tree: Any) -> Any:

@@ -1,10 +1,7 @@
 """`arml train --data` without a recipe: what is chosen, what is refused, and that it runs."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 
 from arml.cli import main
@@ -13,21 +10,9 @@ from arml.experiment.choose import SHORT, choose, paced
 from arml.experiment.recipes import recipe
 from arml.nn.networks import MLPOptions
 from arml.results.folder import read_run
+from small_pictures import pictures
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
-
-
-def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
-    """A family: noisy pictures, `counts[i]` of class i, each class of one colour."""
-    rng = np.random.default_rng(len(counts))
-    for name, count in enumerate(counts):
-        (folder / f"c{name:02}").mkdir(parents=True)
-        colour = rng.integers(0, 256, 3)
-        for i in range(count):
-            noisy = np.clip(colour + rng.integers(-9, 9, (size, size, 3)), 0, 255)
-            path = folder / f"c{name:02}" / f"{i}.png"
-            assert cv2.imwrite(str(path), noisy.astype(np.uint8))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -41,7 +26,7 @@ def draw(folder: Path, counts: list[int], *, size: int = 40) -> Path:
 )
 def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
     counts = [min(count, 25) for count in counts]
-    experiment, why = choose([str(draw(tmp_path / "birds", counts, size=size))])
+    experiment, why = choose([str(pictures(tmp_path / "birds", 0, counts=counts, size=size))])
     assert experiment.recipe == "folders/protonet-turns"
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries, tasks.size) == chosen
@@ -55,7 +40,7 @@ def test_the_choice_suits_the_data(tmp_path, counts, size, chosen):
 
 
 def test_what_is_fixed_is_not_chosen(tmp_path):
-    data = [str(draw(tmp_path / name, [12] * 12)) for name in ("birds", "cars")]
+    data = [str(pictures(tmp_path / name, 0, counts=[12] * 12)) for name in ("birds", "cars")]
     experiment, _ = choose(data, fixed={"shots": 4})
     tasks = experiment.tasks
     assert (tasks.ways, tasks.shots, tasks.queries) == (3, 4, 8)
@@ -65,7 +50,7 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
 
 
 def test_a_short_training_has_smaller_steps(tmp_path):
-    data = [str(draw(tmp_path / "birds", [12] * 12))]
+    data = [str(pictures(tmp_path / "birds", 0, counts=[12] * 12))]
     long, short = (choose(data, minutes=minutes)[0] for minutes in (SHORT, SHORT - 0.01))
     assert (long.batch, short.batch) == (4, 2)
     # Validations come after equally many tasks.
@@ -91,18 +76,18 @@ def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
         (
             "thin",
             [9] * 8 + [1],
-            "thin: expected at least 2 pictures of each class .* got 1 in 'c08'",
+            "thin: expected at least 2 pictures of each class .* got 1 in 'class8'",
         ),
     ):
         with pytest.raises(ValueError, match=said):
-            choose([str(draw(tmp_path / name, counts))])
+            choose([str(pictures(tmp_path / name, 0, counts=counts))])
     with pytest.raises(ValueError, match="found nothing"):
         choose([str(tmp_path / "none")])
 
 
 def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    data = draw(tmp_path / "birds", [4] * 7, size=12)
+    data = pictures(tmp_path / "birds", 0, classes=7)
     given = ["train", "--data", str(data), "--run", str(tmp_path / "run")]
     assert main([*given, "--minutes", "soon"]) == 2
     assert "--minutes" in capsys.readouterr().err
@@ -116,29 +101,21 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main([*given, *small]) == 0
     said = capsys.readouterr().out
-    assert "ways 2, shots 1, queries 3: the smallest class, birds/c00, has 4 vectors" in said
+    assert "ways 2, shots 1, queries 3: the smallest class, birds/class0, has 4 vectors" in said
     assert "vectors 28" in said
     config = read_run(tmp_path / "run").config
     assert config["experiment"]["recipe"] == "features/protonet"
     assert "method features/protonet: `arml train RECIPE` trains another" in said
     assert config["experiment"]["tasks"]["ways"] == 2
     assert "ImageNet" in config["inputs"]["saw"]
-    assert main([*given, *small]) == 0
-    assert "already trained" in capsys.readouterr().out
-
-
-def test_a_run_that_was_begun_keeps_its_steps(tmp_path, capsys):
-    data, run = str(draw(tmp_path / "birds", [8] * 7, size=12)), str(tmp_path / "run")
-    small = ["--interval", "1", "--checkpoint-every", "1", "--validate-every", "1",
-             "--batch", "1", "--validation-tasks", "1"]  # fmt: skip
-    assert main(["train", "--data", data, "--run", run, "--steps", "1", *small]) == 0
-    capsys.readouterr()
-    assert main(["train", "--data", data, "--run", run, "--minutes", "9", *small]) == 0
+    # A run keeps the steps that it began with.
+    del small[4:6]
+    assert main([*given, *small, "--minutes", "9"]) == 0
     assert "already trained for 1 steps" in capsys.readouterr().out
 
 
 def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, capsys):
-    data, run = draw(tmp_path / "birds", [8] * 7, size=12), tmp_path / "run"
+    data, run = pictures(tmp_path / "birds", 0, counts=[8] * 7), tmp_path / "run"
     (tmp_path / "full" / "photos").mkdir(parents=True)
     given = ["train", "--data", str(data), "--run"]
     for words, said in (
@@ -150,7 +127,7 @@ def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, caps
         ([str(run), "--batch", "0"], "batch must be at least 1, got 0"),
         ([str(run), "--shots", "8"], "expected at least 9 pictures of each class"),
         ([str(tmp_path / "full")], "which holds other folders, such as photos"),
-        ([str(data / "c00" / "0.png")], "expected a folder for the run, got the file"),
+        ([str(data / "class0" / "0.png")], "expected a folder for the run, got the file"),
     ):
         assert main([*given, *words]) == 2
         assert said in capsys.readouterr().err
@@ -160,7 +137,7 @@ def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, caps
 def test_folders_that_state_the_split_are_trained_and_tested_on_so(tmp_path, monkeypatch):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     for part, counts in (("train", [6] * 4), ("valid", [6] * 3), ("test", [6] * 2)):
-        draw(tmp_path / "data" / part, counts)
+        pictures(tmp_path / "data" / part, 0, counts=counts)
         for number, folder in enumerate(sorted((tmp_path / "data" / part).iterdir())):
             folder.rename(folder.with_name(f"{part} {number}"))
     (tmp_path / "data" / "train" / "train 0" / "0.xml").write_text("<annotation/>")

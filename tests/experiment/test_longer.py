@@ -11,19 +11,11 @@ from arml.core import registry as plugins
 from arml.experiment.contract import same
 from arml.experiment.options import CALLBACKS
 from arml.experiment.scoring import evaluate_run
-from arml.nn.networks import MLPOptions
 from arml.training.fit import best_of
+from small import experiment
 
-MADE = dataclasses.replace(
-    arml.recipe("regression2d/maml", shots=4, queries=4),
-    network=MLPOptions(hidden=(4,)),
-    steps=20,
-    interval=5,
-    checkpoint_every=20,
-    validate_every=5,
-    validation_tasks=8,
-    batch=2,
-)
+TASKS = arml.recipe("regression2d/maml", shots=4, queries=4).tasks
+MADE = experiment(tasks=TASKS, interval=5, validate_every=5, checkpoint_every=20)
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 

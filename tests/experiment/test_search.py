@@ -21,20 +21,10 @@ from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
 from arml.experiment.recipes import recipe
 from arml.experiment.search import chosen, opened, space, space_in_words, tune, usual
-from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
+from small import experiment
 
-TINY = replace(
-    recipe("regression2d/maml"),
-    network=MLPOptions(hidden=(4,)),
-    algorithm=MAMLOptions(inner_steps=1),
-    steps=20,
-    interval=10,
-    checkpoint_every=10,
-    validate_every=10,
-    validation_tasks=8,
-    batch=2,
-)
+TINY = experiment(algorithm=MAMLOptions(inner_steps=1))
 WEIGHTS = (("plain-multi/hsml", ["mu"]), ("art-multi/arml-official", ["mu_1", "mu_2"]))
 COMMAND = ["tune", "regression2d/maml", "--hidden", "4", "--inner-steps", "1", "--steps", "20"]
 for every in ("--interval", "--checkpoint-every", "--validate-every"):

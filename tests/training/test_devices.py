@@ -11,27 +11,17 @@ import pytest
 
 from arml.algorithms.maml import MAMLOptions
 from arml.core.episodes import Problem
-from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.experiment.scoring import evaluate_run
-from arml.nn.networks import Conv4Options, MLPOptions
+from arml.nn.networks import Conv4Options
 from arml.tasks.images import ClassTable, Disk, ImageEpisodes
 from arml.training.devices import at_once, mesh_of, share, sharing
 from arml.training.fit import OuterOptions, compiled, make_step, start
+from small import experiment
 
 STEPS = 40
-EXPERIMENT = replace(
-    recipe("regression2d/maml"),
-    network=MLPOptions(hidden=(8,)),
-    algorithm=MAMLOptions(inner_steps=1),
-    steps=STEPS,
-    interval=10,
-    checkpoint_every=10,
-    validate_every=20,
-    validation_tasks=10,
-    batch=8,
-    chunk=1,
-)
+ONE_STEP = MAMLOptions(inner_steps=1)
+EXPERIMENT = experiment(algorithm=ONE_STEP, steps=STEPS, validate_every=20, batch=8, chunk=1)
 
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
