@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from filelock import FileLock
 
 from arml.cli import main
 from arml.cli.train import Training
@@ -230,6 +231,12 @@ def test_a_place_that_is_no_folder_of_its_own_is_refused(tmp_path, capsys):
     for place, said in (("/", "run's own"), ("", "run's own"), (tmp_path / "file", "got the file")):
         assert said in refused(capsys, place)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(tmp_path, capsys):
+    with FileLock(tmp_path / ".lock"):  # as another process does
+        assert "another process is at work here" in refused(capsys, tmp_path)
+    assert not (tmp_path / "config.json").exists()
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, capsys):

@@ -117,12 +117,9 @@ class OuterOptions(Options):
     It minimises the mean of the tasks' outer losses.
     """
 
-    LEAST: ClassVar = dict.fromkeys(
-        ("clip", "rates_factor", "encoder_factor", "weight_decay"), 0
-    ) | {
-        "warmup": (0, 1),
-        "average": (0, 1),
-        "momentum": (0, 1),
+    LEAST: ClassVar = {
+        **dict.fromkeys(("clip", "rates_factor", "encoder_factor", "weight_decay"), 0),
+        **dict.fromkeys(("warmup", "average", "momentum"), (0, 1)),
     }
     POSITIVE: ClassVar = ("outer_rate",)
 
@@ -237,11 +234,15 @@ Step = Callable[[PyTree, TrainState], tuple[TrainState, Record]]
 """One or more outer steps on tasks, or on tasks and other values, from a state."""
 
 
+def _copied(tree: PyTree) -> Any:
+    """A copy, because a compiled step reuses the memory of the state that it gets. Its dtypes are
+    explicit: a step returns a weakly typed array as a strong one, which compiles it again."""
+    return jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, tree)
+
+
 def start(learner: MetaLearner, optimiser: "optax.GradientTransformation") -> TrainState:
     """The state before the first step."""
-    # Copies, because a compiled interval reuses the memory of the state that it gets. Their dtypes
-    # are explicit: a step returns a weakly typed array as a strong one, which compiles it again.
-    learner = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, learner)
+    learner = _copied(learner)
     trained = eqx.filter(learner, eqx.is_inexact_array)
     return TrainState(learner, optimiser.init(trained), jnp.zeros((), jnp.int32))
 
@@ -477,7 +478,7 @@ class Moment(NamedTuple):
     @property
     def learner(self) -> MetaLearner:
         """A copy of the learner, which the next interval leaves alone."""
-        return _copied(self.state).learner
+        return _copied(self.state.learner)
 
 
 SLOW = 0.5
@@ -678,17 +679,11 @@ def fit(
     - `outer`: the outer optimiser: `arml.OuterOptions`, an optimiser of Optax, such as
       `optax.adamw(1e-3)`, or a function of the number of steps that makes one. If None, that of the
       learner's recipe, and Adam with rate 0.001 for a learner that `arml.build` did not make.
-    - `batch`: tasks of one step; those of the recipe if None, or 4 of pictures and 25 of vectors.
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
-    - `interval`: steps between two records of the history.
-    - `chunk`, `scan`: as in `Experiment`; those of the recipe, or chosen by the kind of tasks, if
-      None. Of a batch, the divisor nearest to `chunk` are adapted to at once.
-    - `precision`: `"bfloat16"` computes activations and inner steps in it, and keeps the
-      meta-parameters in float32.
-    - `patience`: end after this many validation scores without a better one; 0 never ends early.
-    - `keep`: `"best"` returns the learner of the best validation score, `"last"` that of the last
-      step. A training goes on from its last step, whichever it returned.
+    - `batch`, `chunk`, `scan`, `precision`, `interval`, `validate_every`, `validation_tasks`,
+      `patience`, `keep`: as in `Experiment`; those of the learner's recipe if None, or the usual
+      ones for such tasks. A training goes on from its last step, whichever learner it kept.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
@@ -704,27 +699,18 @@ def fit(
         validation = splits_of(validation).validation
     elif splits.validation is not splits.train:
         validation = splits.validation
-    asked = {
-        "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
-        "batch": batch,
-        "interval": interval,
-        "chunk": chunk,
-        "scan": scan,
-        "precision": precision,
-        "patience": patience,
-        "keep": keep,
-        "validate_every": validate_every,
-        "validation_tasks": validation_tasks,
-    }
-    changed: dict[str, Any] = {name: v for name, v in asked.items() if v is not None}
+    if outer is not None and not is_dataclass(outer):
+        outer = Given(outer)
+    asked: Mapping[str, Any] = locals()
+    names = [field.name for field in fields(FitOptions)]
+    changed = {name: asked[name] for name in names if asked[name] is not None}
     if isinstance(learner, Fitted):
         usual = learner.options
     elif learner.origin:
-        own = learner.origin.experiment
-        usual = FitOptions(**{field.name: getattr(own, field.name) for field in fields(FitOptions)})
+        usual = FitOptions(**{name: getattr(learner.origin.experiment, name) for name in names})
     else:
         usual = FitOptions.usual(train.problem)
-    options = replace(usual, steps=steps, **changed)
+    options = replace(usual, **changed)
     options.check()
     at_least(options, ("steps",), 1)
     if not isinstance(learner, Fitted):
@@ -769,9 +755,3 @@ def fit(
     rule = options.chosen(history, int(state.step), falls=falls)
     best = best if options.keep == "best" else state.learner
     return Fitted(best, tuple(history), state, options, learner.seed, train.problem, train, rule)
-
-
-def _copied(state: TrainState) -> TrainState:
-    """A copy of the state, because an interval reuses the memory of the state that it gets."""
-    copied: TrainState = jax.tree.map(lambda a: jnp.copy(a) if eqx.is_array(a) else a, state)
-    return copied
