@@ -478,7 +478,8 @@ class Moment(NamedTuple):
     @property
     def learner(self) -> MetaLearner:
         """A copy of the learner, which the next interval leaves alone."""
-        return _copied(self.state.learner)
+        learner: MetaLearner = _copied(self.state.learner)
+        return learner
 
 
 SLOW = 0.5
