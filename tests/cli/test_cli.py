@@ -271,6 +271,9 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (tmp_path / name).write_text(text)
     pictures(tmp_path / "few", 0, classes=2)
     read = "few/class0/0.png"
+    for name in ("a", "b"):
+        (tmp_path / "same" / name).mkdir(parents=True)
+        shutil.copy(read, f"same/{name}")
     points = "adapt regression2d --target height --support points.csv --query"
     photos = f"adapt photos --support few --query few {read}"
     for command, says in (
@@ -280,6 +283,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ("adapt starter --support points.csv", "is a table, and starter reads pictures"),
         ("adapt tables --support empty.csv --target class", "is empty: add a header"),
         ("adapt tables --support class.csv --target class", "one or more columns of inputs"),
+        ("adapt --support same --save p", "all 2 pictures are identical"),
         (f"{photos} --columns", "--columns is for tables with any columns: leave it out"),
         (f"{points} points.csv --matter", "--matter is for pictures and tables with any columns"),
         (f"{points} points.csv --report a.html", "--report is for pictures: leave it out"),

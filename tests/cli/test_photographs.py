@@ -51,14 +51,3 @@ def test_the_patch_that_matters_is_the_coloured_one(tmp_path, monkeypatch, capsy
     assert main([*words, "--matter"]) == 0
     for answer in csv.DictReader(capsys.readouterr().out.splitlines()):
         assert answer["matters"].startswith("row 3 of 4, column 2 of 4 (")
-
-
-def test_identical_pictures_are_refused(tmp_path, capsys):
-    for place in ("a/0", "a/1", "b/0", "b/1"):
-        path = tmp_path / "same" / f"{place}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (40, 40), (120, 120, 120)).save(path)
-    words = ["adapt", "--support", str(tmp_path / "same"), "--save", str(tmp_path / "kept")]
-    assert main(words) == 2
-    assert "all 4 pictures are identical" in " ".join(capsys.readouterr().err.split())
-    assert not (tmp_path / "kept").exists()

@@ -8,6 +8,7 @@ predictor, read `queries`, and name the part of each that is `decisive`.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,11 +159,9 @@ class PictureInputs:
                 continue
             (pixels,) = pixels_of([picture], reader.size, crop=reader.crop)
             hidden = np.stack([pixels] * (1 + GRID**2))
-            side = np.linspace(0, len(pixels), GRID + 1).astype(int)
-            for patch in range(GRID**2):
-                top, left = divmod(patch, GRID)
-                part = np.s_[side[top] : side[top + 1], side[left] : side[left + 1]]
-                hidden[(1 + patch, *part)] = pixels.mean(axis=(0, 1))
+            parts = np.array_split(np.arange(len(pixels)), GRID)
+            for patch, part in enumerate(product(parts, parts), 1):
+                hidden[patch][np.ix_(*part)] = pixels.mean(axis=(0, 1))
             chances = predictor.predict_proba(reader.convert(hidden))
             own = chances[:, chances[0].argmax()]
             top, left = divmod(int(own[1:].argmin()), GRID)

@@ -98,34 +98,23 @@ def write_answers(
     **Raises** `RunError` if it cannot be written.
     """
     # Here, because it loads the package that draws figures.
-    from arml.report.render import Section, block, html
+    from arml.report.render import block, html
 
     found = predictor.reliability()
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(predictor.classes))]
     shown = {name: as_image(pictures[name]) for name in first}
-    doubts = [
-        (names[found.checked[i]], f"labelled {found.classes[found.labels[i]]}, predicted as "
-         f"{found.classes[found.probabilities[i].argmax()]} ({found.probabilities[i].max():.0%})")
-        for i in found.mistakes[:_SHOWN]
-    ]  # fmt: skip
+    doubts = [(names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_SHOWN]]
     read = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
+    said = []
+    for one in read:
+        unlike = ", unlike every class" if (one.novelty or 0) > 1 else ""
+        said.append((one.name, f"{one.label} ({one.probability:.0%}){unlike}"))
     least = min(_SHOWN, (len(read) + 1) // 2)
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
-    def listed(title: str, rows: Sequence[tuple[str, str]]) -> list[Json]:
+    def listed(rows: Sequence[tuple[str, str]]) -> list[Json]:
         each = [(as_image(pictures[name]), name, text) for name, text in rows]
-        heading = [block("heading", text=title)] if title else []
-        return [*heading, block("pictures", pictures=each)] if each else []
-
-    def said(some: Sequence[Answer]) -> list[tuple[str, str]]:
-        return [
-            (
-                one.name,
-                f"{one.label} ({one.probability:.0%})"
-                + (", unlike every class" if (one.novelty or 0) > 1 else ""),
-            )
-            for one in some
-        ]
+        return [block("pictures", pictures=each)] if each else []
 
     trust: list[Json] = [
         block("text", text=line)
@@ -136,42 +125,23 @@ def write_answers(
         trust.append(block("table", table=_confusion(found, [shown[name] for name in first])))
     if curve := predictor.learning_curve():
         trust.append(block("text", text=curve_in_words(curve)))
-    parts = [
-        Section("trust", "Can I trust it?", trust, "Trust"),
-        Section("doubts", "Doubtful examples", listed("Mislabelled, or hard", doubts), "Doubts"),
-        Section(
-            "unsure",
-            "Least certain answers",
-            listed("Label these next", said(read[:least])),
-            "Least certain",
-        ),
-        Section(
-            "sure",
-            "Most certain answers",
-            listed("", said(read[: least - 1 : -1][:_SHOWN])),
-            "Certain",
-        ),
-        Section("bad", "Pictures that cannot be read", [block("items", texts=bad)] if bad else []),
-    ]
+    sections = {
+        "Can I trust it?": trust,
+        "Doubtful examples: mislabelled, or hard": listed(doubts),
+        "Least certain answers: label these next": listed(said[:least]),
+        "Most certain answers": listed(said[: least - 1 : -1][:_SHOWN]),
+        "Pictures that cannot be read": [block("items", texts=bad)] if bad else [],
+    }
     lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} pictures to predict."
-    write_text(out, html("Answers about pictures", [lead], parts))
+    write_text(out, html("Answers about pictures", [lead], sections))
 
 
 def _confusion(found: Reliability, images: Sequence[str]) -> Table:
-    counts, own = found.confusion, found.by_class
-    lines = [
-        Line(
-            str(name),
-            (
-                Cell(image=images[k]),
-                Cell(f"{own[name]:.0%}" if name in own else ""),
-                *(
-                    Cell(str(n or ""), kind="score" if j == k else "bad")
-                    for j, n in enumerate(counts[k].tolist())
-                ),
-            ),
-        )
-        for k, name in enumerate(found.classes.tolist())
-    ]
+    own, lines = found.by_class, []
+    for k, (name, row) in enumerate(zip(found.classes.tolist(), found.confusion, strict=True)):
+        right = Cell(f"{own[name]:.0%}" if name in own else "")
+        kinds = ["score" if j == k else "bad" for j in range(len(row))]
+        counts = [Cell(str(n or ""), kind=kind) for n, kind in zip(row, kinds, strict=True)]
+        lines.append(Line(str(name), (Cell(image=images[k]), right, *counts)))
     columns = ("labelled", "", "right", *(f"as {name}" for name in found.classes.tolist()))
     return Table("How each class was predicted", columns, tuple(lines))

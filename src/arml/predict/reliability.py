@@ -144,10 +144,11 @@ class Evaluation:
 
     def lines(self, names: Sequence[str]) -> list[str]:
         """A summary in words; `names` are those of the examples."""
-        wrong = [f"{names[i]}: {self._mistake(i)}" for i in self.mistakes]
+        wrong = [f"{names[i]}: {self.mistake(i)}" for i in self.mistakes]
         return [str(self), *_first(wrong, "more mistakes")]
 
-    def _mistake(self, place: Any) -> str:
+    def mistake(self, place: Any) -> str:
+        """The label of an example, and the one that is predicted, in words."""
         chances = self.probabilities[place]
         own, guess = self.classes[[self.labels[place], chances.argmax()]]
         return f"labelled {own}, predicted as {guess} ({chances.max():.0%})"
@@ -229,7 +230,7 @@ class Reliability(Evaluation):
             one = "group" if self.grouped else "distinct example"
             lines.append(f"not checked, with one {one} each: {_some(missed)}")
         lines += _equal(self.copies, self.conflicts, names, "labels")
-        odd = [f"check {names[self.checked[i]]}: {self._mistake(i)}" for i in self.mistakes]
+        odd = [f"check {names[self.checked[i]]}: {self.mistake(i)}" for i in self.mistakes]
         return lines + _first(odd, "more examples that were predicted as another class")
 
     @property

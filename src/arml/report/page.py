@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arml.report.curves import learning_curves
 from arml.report.graphs import captioned, strongest
-from arml.report.render import Block, Section, block, figure, html
+from arml.report.render import Block, block, figure, html
 from arml.report.tables import (
     Row,
     comparable,
@@ -163,13 +163,11 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     for run, blocks in graphs:
         inside += [block("heading", text=f"`{_name(run)}`"), *blocks]
     lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
-    sections = [
-        Section("scores", "Scores on new tasks", tables, "Scores"),
-        Section("curves", "Learning curves", curves, "Curves"),
-        Section("inside", "Inside the learners", inside, "Inside"),
-        Section(
-            "reading", "How to read the numbers", [block("items", texts=_notes(rows))], "Reading"
-        ),
-        Section("runs", "Runs", [_details(run, result) for run, result in scored]),
-    ]
+    sections = {
+        "Scores on new tasks": tables,
+        "Learning curves": curves,
+        "Inside the learners": inside,
+        "How to read the numbers": [block("items", texts=_notes(rows))],
+        "Runs": [_details(run, result) for run, result in scored],
+    }
     write_text(out, html("Few-shot meta-learning", lead, sections))

@@ -5,8 +5,7 @@ policy allows no other source and no script. All text is escaped.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,19 +18,8 @@ Block = Json
 """A part of a section: `macro` says which one of `blocks.html` draws it."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """A heading with the blocks below it."""
-
-    id: str
-    title: str
-    blocks: list[Block]
-    short: str = ""
-    """Its name in the contents."""
-
-
-def html(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
-    """The page. Sections without a block are left out."""
+def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]]) -> str:
+    """The page with the blocks of each section by its heading; empty ones are left out."""
     environment = Environment(
         loader=(loader := PackageLoader("arml.report")),
         autoescape=True,
@@ -41,7 +29,7 @@ def html(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
     )
     # The style is our own file, and the only text that is not escaped.
     style = Markup(loader.get_source(environment, "style.css")[0])
-    filled = [section for section in sections if section.blocks]
+    filled = {heading: blocks for heading, blocks in sections.items() if blocks}
     page = environment.get_template("report.html")
     return page.render(title=title, lead=lead, sections=filled, style=style).lstrip()
 
