@@ -67,7 +67,7 @@ def test_its_folder_is_scored_and_reported(whole, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["recipe"] == "regression2d/maml (stream)"
     page = tmp_path / "page.html"
     assert main(["report", str(whole), "--out", str(page)]) == 0
-    assert "regression2d/maml (stream)" in page.read_text(encoding="utf-8").replace("<wbr>", "")
+    assert "regression2d/maml (stream)" in page.read_text(encoding="utf-8").replace("<wbr/>", "")
 
 
 def test_what_is_refused(whole, tmp_path, capsys):

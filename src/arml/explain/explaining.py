@@ -40,14 +40,9 @@ from arml.training.evaluate import concatenated, looks
 def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
 
-    The files are `explain.json`, and figures as PNG and SVG. The report of the run shows them too
-    if `out` is the folder `explain` in it.
-
-    - **ARML** (`kind` is graph): `links` (the prototype-to-vertex heat map of each family, mean and
-      standard deviation over its tasks), `knowledge-graph` (the links between vertices), and
-      `effects` (the loss of each family without a vertex). `explain.json` has what `graph` returns.
-    - Any other method: `explain.json` alone, with what its own function returns
-      (`Method.inside`).
+    The files are `explain.json`, which has what `inside` returns, and for ARML figures as PNG and
+    SVG: how much each family reads each vertex, in all and by prototype, and the effects of
+    interventions. The report of the run shows them too if `out` is the folder `explain` in it.
 
     **Returns** the files written, `explain.json` first.
 
@@ -60,13 +55,8 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     recipe, test = run.experiment.recipe, run.splits.test
     chunk = min(run.experiment.chunk, tasks)
     found = inside(run.experiment.algorithm, recipe, run.learner, test, n=tasks, chunk=chunk)
-    explained = {
-        "recipe": recipe,
-        "step": run.step,
-        "families": list(test.families),
-        "tasks": tasks,
-        **found,
-    }
+    facts = {"recipe": recipe, "step": run.step, "families": list(test.families), "tasks": tasks}
+    explained = {**facts, **found}
     files = [out / "explain.json"]
     for name, figure, _, _ in captioned(explained):
         files += save_figure(figure, out / name)

@@ -101,7 +101,7 @@ def render(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def save_figure(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+def save_figure(figure: Figure, path: Path | str) -> list[Path]:
     """Write `path` with the suffixes .png and .svg, each atomically; returns both paths.
 
     **Raises:** `RunError` if they cannot be written.
@@ -109,7 +109,7 @@ def save_figure(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     files = [Path(f"{path}.{kind}") for kind in ("png", "svg")]
     for file in files:
         write_bytes(file, render(figure, file.suffix[1:]))
-    return files[0], files[1]
+    return files
 
 
 BINS = 80
