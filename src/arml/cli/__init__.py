@@ -120,10 +120,10 @@ def dispatch(arguments: Sequence[str]) -> int:
             commands = import_module(f"arml.cli.{module}")
         finally:
             later.cancel()
-        command: Callable[[Sequence[str]], int] = getattr(commands, f"{name}_command")
+        command: Callable[[Sequence[str]], int | None] = getattr(commands, f"{name}_command")
         if name not in UNWOUND:
-            return command(rest)
-    return command(rest)
+            return command(rest) or 0
+    return command(rest) or 0
 
 
 def known(what: str, name: str, entries: Mapping[str, T]) -> T:

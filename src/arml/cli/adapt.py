@@ -115,8 +115,7 @@ class PredictOptions(AnswerOptions):
     ray://HOST:PORT. --out is then a folder, which gets Parquet files."""
 
 
-def adapt_command(arguments: Sequence[str]) -> int:
-    """Learn a task from your own few examples, and predict"""
+def adapt_command(arguments: Sequence[str]) -> None:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
     asked = options.query or options.save or options.reliability or is_table(options.support)
     if not asked:  # the rows of a table without an answer are queries, too
@@ -176,16 +175,15 @@ def adapt_command(arguments: Sequence[str]) -> int:
         more = [] if model is None else ["--model", str(model)]
         following = command("predict", str(options.save), *more)
         tell(f"predictor saved in {options.save}; next: {following} FILES")
-    return 0
 
 
-def predict_command(arguments: Sequence[str]) -> int:
-    """Predict with a saved predictor"""
+def predict_command(arguments: Sequence[str]) -> None:
     options = parse(PredictOptions, arguments, prog="arml predict")
     if not options.query:
         raise ValueError("no queries after the predictor: name images, folders or a CSV file")
     if options.on is not None:
-        return _predict_on(options, options.on)
+        _predict_on(options, options.on)
+        return
     query = tuple(map(Path, options.query))
     _check_paths(options, *query)
     from arml.predict.loading import load_predictor
@@ -195,10 +193,9 @@ def predict_command(arguments: Sequence[str]) -> int:
     if options.columns:
         tell(*str(predictor.schema).splitlines())
     _answer(inputs, predictor, inputs.queries(predictor, query), options)
-    return 0
 
 
-def _predict_on(options: PredictOptions, on: str) -> int:
+def _predict_on(options: PredictOptions, on: str) -> None:
     from arml.predict.batches import BatchPredictor, predict_parts
 
     useless = ("none", "columns", "matter", "strict", "sort_into")
@@ -214,7 +211,6 @@ def _predict_on(options: PredictOptions, on: str) -> int:
 
         counts = predict_parts(predict, options.query[0], out, on=on, watch=watch)
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
-    return 0
 
 
 def _reader(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: str) -> Inputs:

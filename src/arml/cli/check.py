@@ -26,7 +26,6 @@ class CheckOptions:
 
 
 def check_command(arguments: Sequence[str]) -> int:
-    """Check a plug-in's methods, networks and tasks against the contract"""
     options = parse(CheckOptions, arguments, prog="arml check")
     from arml.experiment.contract import check
 

@@ -24,7 +24,6 @@ actions:
 
 
 def data_command(arguments: Sequence[str]) -> int:
-    """List or prepare the benchmarks' data sets"""
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
         print(HELP)
@@ -119,7 +118,6 @@ class FeaturesOptions(ModelOptions):
 
 
 def features_command(arguments: Sequence[str]) -> int:
-    """Turn pictures into the vectors of a frozen ONNX model"""
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise ValueError("no pictures: name one or more folders or zips")

@@ -68,8 +68,7 @@ class EvaluateOptions:
                 raise ValueError(f"--{name} is for {owners}: leave it out for {self.folder}")
 
 
-def evaluate_command(arguments: Sequence[str]) -> int:
-    """Score a run on new tasks, or a predictor on labelled queries"""
+def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
     from arml.predict.files import check_predictor, is_learner, is_predictor
 
@@ -94,7 +93,6 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         print_json(found)
     else:
         say(Console(), *shown)
-    return 0
 
 
 def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
@@ -285,14 +283,12 @@ class ExplainOptions:
     """Test tasks to average over."""
 
 
-def explain_command(arguments: Sequence[str]) -> int:
-    """Draw figures of the inside of a run, such as ARML's graph"""
+def explain_command(arguments: Sequence[str]) -> None:
     options = parse(ExplainOptions, arguments, prog="arml explain")
     from arml.explain.explaining import explain
 
     for path in explain(options.folder, options.out, tasks=options.tasks):
         say(Console(), str(path))
-    return 0
 
 
 @dataclass(frozen=True)
@@ -305,12 +301,10 @@ class ReportOptions:
     """The page."""
 
 
-def report_command(arguments: Sequence[str]) -> int:
-    """Write one self-contained page about runs"""
+def report_command(arguments: Sequence[str]) -> None:
     options = parse(ReportOptions, arguments, prog="arml report")
     from arml.report.page import write_page
 
     folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]
     write_page(folders, options.out)
     say(Console(), f"written to {options.out}")
-    return 0

@@ -39,7 +39,6 @@ class ExportOptions:
 
 
 def export_command(arguments: Sequence[str]) -> int:
-    """Write a learner as a folder to share, or a predictor as an ONNX file"""
     options = parse(ExportOptions, arguments, prog="arml export")
     if options.out is None and options.onnx is None and options.html is None:
         raise ValueError("nothing to write: give --out FOLDER, --onnx FILE or --html FOLDER")
@@ -110,7 +109,6 @@ class AppOptions(ModelOptions):
 
 
 def app_command(arguments: Sequence[str]) -> int:
-    """Serve a page on this machine to try a learner"""
     options = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"port must be from 0 to 65535, got {options.port}")

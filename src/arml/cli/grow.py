@@ -54,8 +54,7 @@ class GrowOptions:
     """Print JSON: the score of each family on test tasks, `before` and `after`."""
 
 
-def grow_command(arguments: Sequence[str]) -> int:
-    """Teach a trained learner new families; it keeps what it knows"""
+def grow_command(arguments: Sequence[str]) -> None:
     given = vars(parse(GrowOptions, arguments, prog="arml grow"))
     from arml.growth.teach import grow
 
@@ -80,7 +79,6 @@ def grow_command(arguments: Sequence[str]) -> int:
         say(console, f"{tasks}, the same before and after")
         console.print(grid(("family", "before", "after", "gain ± 95%"), rows))
     say(console, f"{verdict} ({duration(found['seconds'])} in all)")
-    return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +95,7 @@ class StreamCommand(TrainingOptions):
     """Print JSON: the measures, and the scores of each stage."""
 
 
-def stream_command(arguments: Sequence[str]) -> int:
-    """Meta-train on families that arrive one after another, resumable after each stage."""
+def stream_command(arguments: Sequence[str]) -> None:
     since = time.monotonic()
     parsed = read_command(StreamCommand, arguments, prog="arml train --stream")
     options, experiment = parsed.options, parsed.experiment
@@ -113,7 +110,7 @@ def stream_command(arguments: Sequence[str]) -> int:
     if options.json:
         each = [{"family": one["family"], "scores": one["scores"]} for one in stages]
         print_json({"metric": metric, **measures, "stages": each})
-        return 0
+        return
     families = [*dict.fromkeys(stage["family"] for stage in stages)]
     rows, known = [], set[str]()
     for place, stage in enumerate(stages, 1):
@@ -137,4 +134,3 @@ def stream_command(arguments: Sequence[str]) -> int:
         f"{measures['tasks']:,} training tasks, of which {measures['replayed']:,} were replayed.",
         f"next: {command('evaluate', str(options.run))}",
     )
-    return 0

@@ -30,8 +30,7 @@ class _ListOptions:
     """Print JSON and nothing else."""
 
 
-def list_command(arguments: Sequence[str]) -> int:
-    """List settings, methods and data sets, or the recipes of one"""
+def list_command(arguments: Sequence[str]) -> None:
     options = parse(_ListOptions, arguments, prog="arml list")
     what, console = options.what, Console()
     found, recipes = _named(what)
@@ -51,7 +50,6 @@ def list_command(arguments: Sequence[str]) -> int:
         say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
         say(console, f"Data sets (`arml data list`): {', '.join(found['data sets'])}")
         say(console, f"Prepared here: {', '.join(prepared_here()) or 'none'}")
-    return 0
 
 
 def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:

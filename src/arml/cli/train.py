@@ -71,11 +71,11 @@ class TrainOptions(TrainingOptions):
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    """Meta-train a recipe in a folder; the same command again resumes."""
     if "--stream" in arguments:
         from arml.cli.grow import stream_command
 
-        return stream_command([word for word in arguments if word != "--stream"])
+        stream_command([word for word in arguments if word != "--stream"])
+        return 0
     since = time.monotonic()
     parsed = read_command(TrainOptions, arguments, prog="arml train")
     options, experiment = parsed.options, parsed.experiment

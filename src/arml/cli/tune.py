@@ -45,7 +45,6 @@ class TuneOptions(TrainingOptions):
 
 
 def tune_command(arguments: Sequence[str]) -> int:
-    """Search a recipe's options on meta-validation tasks; the same command again continues"""
     parsed = read_command(TuneOptions, arguments, prog="arml tune")
     options, experiment = parsed.options, parsed.experiment
     if options.minutes is not None:
