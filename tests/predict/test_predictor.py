@@ -246,7 +246,10 @@ def test_tables_on_the_command_line(functions, tmp_path, capsys):
         assert ("cross-validated error" in said.err) == (not more)
     for change, said in (
         ([], "no column to predict was named; name one with --target: a, b, height"),
-        (["--target", "width"], "no column 'width'; name one with --target: a, b, height"),
+        (
+            ["--target", "width"],
+            "no column 'width' to predict; name one with --target: a, b, height",
+        ),
     ):
         assert main([*given, *change]) == 2
         assert said in capsys.readouterr().err

@@ -71,7 +71,7 @@ class Sheet(NamedTuple):
         """The error for a column to predict that is not there."""
         wrong = "to predict was named" if target is None else f"{target!r} to predict"
         columns = ", ".join(self.cells)
-        return ValueError(f"{self.where}: no column {wrong}; name one (--target) of {columns}")
+        return ValueError(f"{self.where}: no column {wrong}; name one with --target: {columns}")
 
 
 def read_sheet(path: Path) -> Sheet:
