@@ -463,7 +463,7 @@ TINY = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}
 def _small(options: Any, sizes: Mapping[str, Any]) -> Any:
     known = {field.name for field in fields(options)}
     # Some rows compare numbers of layers of message passing.
-    keep = {"layers"} if "propagation" in known else set()
+    keep = {"layers"} if "normalise" in known else set()
     return replace(options, **{k: v for k, v in sizes.items() if k in known - keep})
 
 

@@ -104,7 +104,7 @@ def test_the_term_is_in_the_loss_and_moves_the_initialisation(kind):
         built(kind, eta=e, remat=r) for e, r in ((0.1, False), (0.0, False), (0.1, True))
     )
     (loss, gradient), (other, less) = meta(ours, on), meta(plain, on)
-    adapted = replace(ours, net=ours.descend(on.support))
+    adapted = replace(ours, net=ours.adapt(on.support, key=KEY).net)
     np.testing.assert_allclose(loss, other + 0.1 * volume(adapted, on.query.x), rtol=1e-9)
     for a, b in zip(*map(jax.tree.leaves, (gradient, less)), strict=True):
         assert np.max(np.abs(a - b)) > 1e-3

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import small
-from arml.algorithms.mt_net import MTNet, MTNetOptions, draw_mask, layers_of
+from arml.algorithms.mt_net import MTNet, MTNetOptions, draw_mask, is_warped
 from arml.core.episodes import Problem
 from arml.core.inner import with_steps
-from arml.nn.networks import BaseNetwork, Body, Conv4Options, linear
+from arml.nn.networks import BaseNetwork, Body, Conv4Options, layers, linear
 from small import KEY, doubled, meta, network, perturbed, predictions
 
 PROBLEM = Problem("regression", (3,), 2, 6, 5)
@@ -29,7 +29,7 @@ def learner() -> MTNet:
 
 def masks_of(mt_net: MTNet) -> list[np.ndarray]:
     """The masks of the task with the key `KEY`, read off the rates of the biases."""
-    return [np.asarray(layer.layer.bias) / RATE for layer in layers_of(mt_net.rates(KEY))]
+    return [np.asarray(layer.layer.bias) / RATE for layer in layers(mt_net.rates(KEY), is_warped)]
 
 
 ON = small.task(PROBLEM)
@@ -37,10 +37,10 @@ ON = small.task(PROBLEM)
 
 def by_hand(mt_net: MTNet, masks: list[np.ndarray]) -> tuple[np.ndarray, float]:
     """Predictions and the query loss after the inner steps of two layers, in NumPy."""
-    (support, query), layers = ON[:2], layers_of(mt_net.net)
-    t1, t2 = (np.asarray(layer.warp.value) for layer in layers)
+    (support, query), both = ON[:2], layers(mt_net.net, is_warped)
+    t1, t2 = (np.asarray(layer.warp.value) for layer in both)
     w1, b1, w2, b2 = (
-        np.asarray(a) for layer in layers for a in (layer.layer.weight, layer.layer.bias)
+        np.asarray(a) for layer in both for a in (layer.layer.weight, layer.layer.bias)
     )
     x, y = (np.asarray(a, np.float64) for a in support)
     for _ in range(STEPS):
@@ -66,7 +66,7 @@ def test_the_inner_steps_by_hand():
     np.testing.assert_allclose(predictions(mt_net, on), predicted, rtol=1e-9)
     ours, gradient = meta(mt_net, on)
     np.testing.assert_allclose(ours, loss, rtol=1e-9)
-    assert all(np.all(layer.warp.value != 0) for layer in layers_of(gradient.net))
+    assert all(np.all(layer.warp.value != 0) for layer in layers(gradient.net, is_warped))
 
 
 def test_a_unit_is_drawn_with_the_probability_of_its_logit():
@@ -109,7 +109,7 @@ def test_the_logits_learn_through_the_inner_steps_alone():
 
     def weighted(logits: Any) -> jax.Array:
         rates = eqx.tree_at(lambda m: m.logits, mt_net, logits).rates(KEY)
-        pairs = zip(layers_of(rates), slopes, strict=True)
+        pairs = zip(layers(rates, is_warped), slopes, strict=True)
         return sum(jnp.sum(layer.layer.bias / RATE * slope) for layer, slope in pairs)
 
     gradient = meta(mt_net, on)[1].logits
@@ -132,6 +132,6 @@ def test_on_images_a_warp_is_a_1x1_convolution_and_a_mask_spares_whole_filters()
     expected = jnp.einsum("nhwc,cd->nhwd", layer.layer(on.support.x), layer.warp.value)
     np.testing.assert_allclose(layer(on.support.x), expected, rtol=1e-9, atol=1e-12)
     after = eqx.filter_jit(lambda m, s: m.adapt(s, key=KEY).net)(mt_net, on.support)
-    after, mask = (layers_of(n)[0].layer for n in (after, mt_net.rates(KEY)))
+    after, mask = (layers(n, is_warped)[0].layer for n in (after, mt_net.rates(KEY)))
     moved = np.any(layer.layer.kernel != after.kernel, axis=(0, 1, 2))
     np.testing.assert_array_equal(moved, mask.bias == 1)

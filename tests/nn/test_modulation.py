@@ -8,15 +8,13 @@ import pytest
 from arml.core.episodes import Problem
 from arml.core.inner import adaptable
 from arml.nn.modulation import (
+    UNITS,
     FiLM,
     Gate,
     UnitModulation,
     each_filter,
     each_parameter,
-    film,
-    sigmoid_gate,
     stacked,
-    tanh_gate,
 )
 from arml.nn.networks import Conv4Options
 from small import KEY, close, network, perturbed
@@ -62,19 +60,19 @@ def test_each_array_starts_with_its_own_fan():
 
 
 @pytest.mark.parametrize(
-    ("modulation", "scale"),
+    ("name", "scale"),
     [
-        (film, lambda tau: 1 + tau[:4]),
-        (sigmoid_gate, lambda tau: 1 / (1 + np.exp(-tau))),
-        (tanh_gate, np.tanh),
+        ("film", lambda tau: 1 + tau[:4]),
+        ("sigmoid", lambda tau: 1 / (1 + np.exp(-tau))),
+        ("tanh", np.tanh),
     ],
 )
-def test_units_are_modulated_by_the_scaled_code(modulation, scale):
-    made = UnitModulation.drawn(NETS["mlp"], 5, modulation, features=(2,), scale=0.5, key=KEY)
+def test_units_are_modulated_by_the_scaled_code(name, scale):
+    made = UnitModulation.drawn(NETS["mlp"], 5, UNITS[name], features=(2,), scale=0.5, key=KEY)
     tailored = made(NETS["mlp"], CODE)
     found = tailored.body.blocks[0].film
     tau = np.asarray(made.layers[0](CODE / 2))
     np.testing.assert_allclose(found.scale.value, scale(tau), rtol=1e-5)
-    expected = tau[4:] if modulation is film else np.zeros(4)
+    expected = tau[4:] if name == "film" else np.zeros(4)
     np.testing.assert_allclose(found.shift.value, expected, rtol=1e-5)
     close(adaptable(tailored), adaptable(NETS["mlp"]))  # tasks adapt weights as they were

@@ -87,7 +87,6 @@ class ALFAOptions(InnerOptions):
 METHODS = (
     Method(
         name="alfa",
-        title="ALFA",
         options_class=ALFAOptions,
         widens=True,
         paper="Baik, Choi, Choi, Kim and Lee, NeurIPS 2020",

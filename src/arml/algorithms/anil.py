@@ -47,7 +47,6 @@ class ANILOptions(InnerOptions):
     head, or a learned rate for each of its parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
-        """The learner; `net` holds its only weights, so the key goes unused."""
         net = with_body(net, "ANIL")
         return ANIL(net=net, inner=self.descent(net.head), loss=loss_of(problem))
 
@@ -55,7 +54,6 @@ class ANILOptions(InnerOptions):
 METHODS = (
     Method(
         name="anil",
-        title="ANIL",
         options_class=ANILOptions,
         widens=True,
         paper="Raghu, Raghu, Bengio and Vinyals, ICLR 2020",

@@ -282,10 +282,6 @@ Choose = Callable[[ExtendedARML, Examples, Code], Code]
 # Reading by how well the networks of the vertices explain the examples.
 
 
-NEVER = 1e-9
-"""Added to the reading by places, so that its logarithm is finite."""
-
-
 class Evidence(eqx.Module):
     """Replaces the reading in a code by the reading by evidence. The vertices own layers
     (`Templates`), and the head is a `RidgeHead`."""
@@ -311,7 +307,7 @@ class Evidence(eqx.Module):
             return evidence
 
         each = modulate.for_each(learner.net, own, explained)
-        exponents = jnp.log(placed + NEVER) + jnp.exp(self.log_power) * each
+        exponents = jnp.log(placed + 1e-9) + jnp.exp(self.log_power) * each  # finite
         return jnp.concatenate([jax.nn.softmax(exponents), own])
 
 
@@ -339,8 +335,6 @@ def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike)
     return 0.5 + 0.05 * jax.random.normal(key, shape, dtype)
 
 
-LAYERS = ("layers", "weights")
-"""Modulations that read the task's own code."""
 HEAD_SCALE = 0.05
 """Initial scale of the distances to prototypes, and initial variance of the weights of a ridge
 head, in units of the noise's. Both are learned."""
@@ -376,7 +370,6 @@ class ExtendedARMLOptions(InnerOptions):
     """Hidden layers of the embedding in regression; without any it is linear."""
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
         super().check()
         allowed = self.own and self.head == "ridge"
         if self.read_by == "evidence" and not allowed:
@@ -398,10 +391,9 @@ class ExtendedARMLOptions(InnerOptions):
     @property
     def own(self) -> bool:
         """Whether the modulation reads the task's own code beside the reading."""
-        return self.gate in LAYERS
+        return self.gate != "templates"
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
-        """The learner, with freshly drawn weights, for the base network `net`."""
         self.check_problem(problem)
         body, keys = with_body(net, "ARML, extended,"), keys_of(key)
         features, learned = problem.features, body
@@ -467,37 +459,31 @@ class ExtendedARMLOptions(InnerOptions):
 
 
 def extended(problem: Problem) -> ExtendedARMLOptions:
-    """Ours, and the best that we have: vertices that are read by evidence for regression, vertices
-    that own templates for classification."""
-    return with_evidence() if problem.kind == "regression" else with_templates()
+    """Ours, and the best that we have.
 
-
-def with_templates() -> ExtendedARMLOptions:
-    """For classification every vertex owns a modulation of the whole network. A task reads the
+    For classification every vertex owns a modulation of the whole network. A task reads the
     vertices by how its features spread within and between classes, and the nearest prototype
-    classifies. With one example of each class there is no spread, and all tasks read alike."""
-    return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
+    classifies. With one example of each class there is no spread, and all tasks read alike. For
+    regression each vertex owns a network and ridge regression finds its head. A task reads a vertex
+    by how well this network explains the examples.
+    """
+    if problem.kind == "classification":
+        return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
+    return replace(
+        with_own_layers(problem),
+        inner_steps=0,
+        head="ridge",
+        gate="weights",
+        read_by="evidence",
+        vertices=8,
+        gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
+    )
 
 
 def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
     """For regression, where a blend of a few templates cannot express a function's coefficients,
     each vertex owns layers: they map the task's mean embedding to a modulation."""
     return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
-
-
-def with_evidence() -> ExtendedARMLOptions:
-    """For regression each vertex owns a network and ridge regression finds its head. A task reads a
-    vertex by how well this network explains the examples."""
-    return ExtendedARMLOptions(
-        inner_bound=100.0,
-        inner_steps=0,
-        head="ridge",
-        hidden=(128, 128),
-        gate="weights",
-        read_by="evidence",
-        vertices=8,
-        gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
-    )
 
 
 HE: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}

@@ -41,6 +41,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
@@ -228,14 +229,11 @@ def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[A
 
 def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """Arrays drawn from normals of the same root mean squares; biases, which are vectors, stay."""
-    leaves, structure = jax.tree.flatten(weights)
-    keys = jax.random.split(key, len(leaves))
 
-    def draw(leaf: Array, key: PRNGKeyArray) -> Array:
-        sd = jnp.sqrt(jnp.mean(jnp.square(leaf)))
-        return leaf if leaf.ndim < 2 else sd * jax.random.normal(key, leaf.shape, leaf.dtype)
+    def scaled(old: Array, normal: Array) -> Array:
+        return old if old.ndim < 2 else jnp.sqrt(jnp.mean(jnp.square(old))) * normal
 
-    return jax.tree.unflatten(structure, list(map(draw, leaves, keys)))
+    return jax.tree.map(scaled, weights, optax.tree.random_like(key, weights))
 
 
 def bmaml(problem: Problem) -> BMAMLOptions:
@@ -247,7 +245,6 @@ def bmaml(problem: Problem) -> BMAMLOptions:
 METHODS = (
     Method(
         name="bmaml",
-        title="BMAML",
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         preset=bmaml,

@@ -108,7 +108,6 @@ def cavia(problem: Problem) -> CAVIAOptions:
 METHODS = (
     Method(
         name="cavia",
-        title="CAVIA",
         options_class=CAVIAOptions,
         paper="Zintgraf, Shiarlis, Kurin, Hofmann and Whiteson, ICML 2019",
         preset=cavia,

@@ -178,7 +178,6 @@ class HSMLOptions(InnerOptions):
     """Weight of the reconstruction."""
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
         super().check()
         if not self.clusters:
             raise ValueError("clusters must name at least one level, got none: try (4, 2)")
@@ -218,7 +217,6 @@ def hsml(problem: Problem) -> HSMLOptions:
 METHODS = (
     Method(
         name="hsml",
-        title="HSML",
         options_class=HSMLOptions,
         paper="Yao, Wei, Huang and Li, ICML 2019",
         preset=hsml,

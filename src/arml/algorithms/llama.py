@@ -26,7 +26,7 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
@@ -50,7 +50,6 @@ class LLAMAOptions(InnerOptions):
     """Precision of the prior on the weights, above 0."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "LLAMA":
-        """The learner; `net` holds its only weights, so the key goes unused."""
         body = with_body(net, "LLAMA")
         inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
         if inside < len(jax.tree.leaves(adaptable(body))):
@@ -76,12 +75,8 @@ class LLAMA(MetaLearner):
     root: curvature.Root = eqx.field(static=True)
     loss: Loss = eqx.field(static=True)
 
-    def descend(self, support: Examples) -> BaseNetwork:
-        """The network at the mode of the task's posterior."""
-        return self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
-
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        adapted = self.descend(support)
+        adapted = self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
         return Adapted(adapted.given(support.x), net=adapted)
 
     def volume(
@@ -96,21 +91,19 @@ class LLAMA(MetaLearner):
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The Laplace approximation of the query set's negative log marginal likelihood."""
-        net = self.descend(task.support)
-        predict = net.given(task.support.x)
-        loss = self.loss(predict(task.query.x), task.query.y)
+        adapted = self.adapt(task.support, key=key)
+        loss = self.loss(adapted.predict(task.query.x), task.query.y)
 
-        def volume(net: BaseNetwork) -> Array:
+        def volume(net: PyTree) -> Array:
             return self.volume(net, task.support.x, task.query.x)
 
         volume = jax.checkpoint(volume) if self.inner.remat else volume
-        return loss + self.options.eta * volume(net)
+        return loss + self.options.eta * volume(adapted.net)
 
 
 METHODS = (
     Method(
         name="llama",
-        title="LLAMA",
         options_class=LLAMAOptions,
         paper="Grant, Finn, Levine, Darrell and Griffiths, ICLR 2018",
         preset=lambda problem: LLAMAOptions(inner_rate=usual_rate(problem)),

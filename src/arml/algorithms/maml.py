@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.imaml import ImplicitDescent
 from arml.algorithms.maml_plus_plus import StepRates, importance
-from arml.algorithms.method import Changes, Method
+from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, steps_of, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
@@ -84,7 +84,6 @@ class MAMLOptions(InnerOptions):
     0 to count only the last."""
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
         super().check()
         for one, others in (
             ("implicit", ("step_rates", "learn_rates", "first_order", "multi_step")),
@@ -97,25 +96,14 @@ class MAMLOptions(InnerOptions):
             raise ValueError("multi_step needs inner steps, got inner_steps 0")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
-        """The learner; `net` holds its only weights, so the key goes unused."""
         steps = (adaptable(net), self.inner_rate, self.inner_steps)
         inner = self.descent(net, StepRates.initial(*steps) if self.step_rates else None)
         how = ImplicitDescent(inner, self.implicit) if self.implicit else inner
         return MAML(net=net, inner=how, loss=loss_of(problem), until=self.multi_step)
 
 
-STEEP: dict[str, Changes] = {
-    # At Adam's full step the learned inner rates double in one step, and the loss is soon not
-    # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
-    "regression": {
-        "algorithm": {"inner_clip": 1_000.0},
-        "outer": {"rates_factor": 0.01, "clip": 10.0},
-    }
-}
-"""The settings of methods that learn their inner rates."""
 MAML_METHOD = Method(
     name="maml",
-    title="MAML",
     options_class=MAMLOptions,
     about="MAML: one shared initialisation, second order.",
     paper="Finn, Abbeel and Levine, ICML 2017",
@@ -140,6 +128,13 @@ METHODS = (
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        settings=STEEP,
+        # At Adam's full step the learned inner rates double in one step, and the loss is soon not
+        # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
+        settings={
+            "regression": {
+                "algorithm": {"inner_clip": 1_000.0},
+                "outer": {"rates_factor": 0.01, "clip": 10.0},
+            }
+        },
     ),
 )

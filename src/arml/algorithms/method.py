@@ -23,7 +23,7 @@ class Method(Entry):
     """One method: a name, options for each problem, and facts for tables and tests."""
 
     title: str = ""
-    """Its name in tables; `name` if empty."""
+    """Its name in tables; if empty, `about` up to its colon, or else `name`."""
     paper: str = ""
     """Its authors, and where they published it."""
     year: int = 0
@@ -45,7 +45,7 @@ class Method(Entry):
     tune: tuple[str, ...] | None = None
     """Step sizes and weights that `arml tune` searches if no option is named; if None, the
     `inner_rate` if there is one."""
-    descends: bool | Callable[[Problem], bool] = True
+    descends: bool = True
     """Whether it adapts by gradient steps."""
     widens: bool = False
     """Whether a task may have more classes than in training although its head has an output for
@@ -62,7 +62,8 @@ class Method(Entry):
         if self.tune is None:
             known = {f.name for f in fields(self.options_class)}
             object.__setattr__(self, "tune", ("inner_rate",) if "inner_rate" in known else ())
-        object.__setattr__(self, "title", self.title or self.name)
+        title, colon, _ = self.about.partition(": ")
+        object.__setattr__(self, "title", self.title or (title if colon else self.name))
         published = re.search(r"\b\d{4}\b", self.paper)
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 

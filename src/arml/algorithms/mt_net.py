@@ -31,7 +31,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable, usual_rate
 from arml.core.learner import Adapted, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
-from arml.nn.networks import Conv2d, Linear, is_layer, layers, with_layers
+from arml.nn.networks import Conv2d, Linear, layers, with_layers
 
 
 class Warped(eqx.Module):
@@ -47,24 +47,6 @@ class Warped(eqx.Module):
 def is_warped(node: object) -> bool:
     """Whether a node is a layer with its T."""
     return isinstance(node, Warped)
-
-
-def layers_of(net: Network) -> list[PyTree]:
-    """The layers of a network; a layer that has a T comes with it."""
-    return layers(net, lambda node: is_warped(node) or is_layer(node))
-
-
-def warped(net: Network) -> Network:
-    """`net` with each layer followed by a T that starts as the identity."""
-    found = layers(net)
-    if not found:
-        raise ValueError(
-            "MT-Net needs a network with layers that arml.linear or arml.nn.conv2d makes, got "
-            f"{type(net).__name__} without any: build it from these"
-        )
-    eyes = [jnp.eye(layer.bias.size, dtype=layer.bias.dtype) for layer in found]
-    pairs = zip(found, map(Shared, eyes), strict=True)
-    return with_layers(net, (Warped(layer, warp) for layer, warp in pairs))
 
 
 def draw_mask(logits: Float[Array, " units"], *, key: PRNGKeyArray) -> Float[Array, " units"]:
@@ -117,10 +99,17 @@ class MTNetOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MTNet:
         """The learner. It adds no random weights, so the key goes unused: each T is the identity,
         and every unit is adapted with probability one half."""
-        net = warped(net)
+        found = layers(net)
+        if not found:
+            raise ValueError(
+                "MT-Net needs a network with layers that arml.linear or arml.nn.conv2d makes, got "
+                f"{type(net).__name__} without any: build it from these"
+            )
+        eyes = (Shared(jnp.eye(layer.bias.size, dtype=layer.bias.dtype)) for layer in found)
+        net = with_layers(net, map(Warped, found, eyes))
         return MTNet(
             net=net,
-            logits=tuple(jnp.zeros_like(layer.layer.bias) for layer in layers_of(net)),
+            logits=tuple(jnp.zeros_like(layer.bias) for layer in found),
             inner=self.descent(net),
             loss=loss_of(problem),
         )
@@ -129,7 +118,6 @@ class MTNetOptions(InnerOptions):
 METHODS = (
     Method(
         name="mt-net",
-        title="MT-Net",
         options_class=MTNetOptions,
         paper="Lee and Choi, ICML 2018",
         preset=lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),

@@ -161,7 +161,6 @@ class MUMOMAMLOptions(InnerOptions):
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
-        """The learner, with freshly drawn weights, for the base network `net`."""
         key_encode, key_modulate = jax.random.split(key)
         code = self.width * (1 if problem.inputs == "pictures" else 2)
         modulate: Modulate = UnitModulation.drawn(
@@ -196,7 +195,6 @@ def mumomaml(problem: Problem) -> MUMOMAMLOptions:
 METHODS = (
     Method(
         name="mumomaml",
-        title="MUMOMAML",
         options_class=MUMOMAMLOptions,
         paper="Vuorio, Sun, Hu and Lim, 2018 and NeurIPS 2019",
         preset=mumomaml,

@@ -30,6 +30,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
@@ -43,13 +44,8 @@ LOG_SD = -4.0
 
 def draw(mean: PyTree, log_sd: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """A sample of N(mean, exp(log_sd)^2), array by array."""
-    leaves, structure = jax.tree.flatten(mean)
-    keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
-
-    def one(mean: Array, log_sd: Array, key: PRNGKeyArray) -> Array:
-        return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
-
-    return jax.tree.map(one, mean, log_sd, keys)
+    noise = optax.tree.random_like(key, mean)
+    return jax.tree.map(lambda m, s, e: m + jnp.exp(s) * e, mean, log_sd, noise)
 
 
 def divergence(
@@ -171,7 +167,6 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
 METHODS = (
     Method(
         name="platipus",
-        title="PLATIPUS",
         options_class=PLATIPUSOptions,
         paper="Finn, Xu and Levine, NeurIPS 2018",
         preset=platipus,

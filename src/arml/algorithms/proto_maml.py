@@ -68,7 +68,6 @@ class ProtoMAMLOptions(InnerOptions):
 METHODS = (
     Method(
         name="proto-maml",
-        title="Proto-MAML",
         options_class=ProtoMAMLOptions,
         paper="Triantafillou et al., ICLR 2020",
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),

@@ -128,7 +128,6 @@ class ProtoNet(Embedded):
 
 PROTONET = Method(
     name="protonet",
-    title="ProtoNet",
     options_class=ProtoNetOptions,
     paper="Snell, Swersky and Zemel, NeurIPS 2017",
     kinds=("classification",),

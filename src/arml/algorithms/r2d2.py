@@ -89,7 +89,6 @@ class R2D2Options(Options):
 METHODS = (
     Method(
         name="r2d2",
-        title="R2-D2",
         options_class=R2D2Options,
         paper="Bertinetto, Henriques, Torr and Vedaldi, ICLR 2019",
         tune=("ridge", "scale"),

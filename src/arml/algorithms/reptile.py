@@ -83,7 +83,6 @@ class ReptileOptions(Options):
     """Examples of a minibatch; 0 for all."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "Reptile":
-        """The learner; `net` holds its only weights, so the key goes unused."""
         return Reptile(
             net=net,
             moment=SecondMoment.zero(net),
@@ -146,15 +145,17 @@ def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int
     return list(shuffled.reshape(-1)[: steps * size].reshape(steps, size))
 
 
-# theta moves all the way towards the tasks at first, and not at all at the end.
-TOWARDS = {"outer_rate": 1.0, "optimiser": "sgd", "schedule": "linear", "clip": 0.0}
 METHODS = (
     Method(
         name="reptile",
-        title="Reptile",
         options_class=ReptileOptions,
         widens=True,
         paper="Nichol, Achiam and Schulman, 2018",
-        settings={"any": {"outer": TOWARDS}},
+        # theta moves all the way towards the tasks at first, and not at all at the end.
+        settings={
+            "any": {
+                "outer": {"outer_rate": 1.0, "optimiser": "sgd", "schedule": "linear", "clip": 0.0}
+            }
+        },
     ),
 )

@@ -167,7 +167,6 @@ def root(squared: Float[Array, "n ways"]) -> Float[Array, "n ways"]:
 METHODS = (
     Method(
         name="tadam",
-        title="TADAM",
         options_class=TADAMOptions,
         paper="Oreshkin, Rodriguez and Lacoste, NeurIPS 2018",
         kinds=("classification",),

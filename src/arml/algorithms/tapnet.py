@@ -42,7 +42,6 @@ Vectors = Float[Array, "ways d"]
 """One for each class."""
 Present = Bool[Array, " ways"]
 """Whether a task has each class."""
-Project = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
 
 
 class TapNet(Embedded):
@@ -108,7 +107,7 @@ def _normalised(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
     return unit
 
 
-def projection(errors: Vectors, present: Present) -> Project:
+def projection(errors: Vectors, present: Present) -> Callable[[Array], Float[Array, "n d"]]:
     """x -> x M M^T, with M an orthonormal basis of the null space of the errors of the classes that
     are present. No gradient reaches the errors."""
     # Column k of Q depends on the rows up to k only: absent classes go last, so that their columns
@@ -147,7 +146,6 @@ class TapNetOptions(DistanceOptions):
 METHODS = (
     Method(
         name="tapnet",
-        title="TapNet",
         options_class=TapNetOptions,
         paper="Yoon, Seo and Moon, ICML 2019",
         kinds=("classification",),

@@ -62,7 +62,6 @@ class TNPOptions(Options):
     """Heads of attention, which divide the width."""
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is invalid."""
         super().check()
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
@@ -168,7 +167,6 @@ class TNP(MetaLearner):
 METHODS = (
     Method(
         name="tnp",
-        title="TNP",
         about="TNP: a transformer reads the examples in context and answers the queries.",
         options_class=TNPOptions,
         paper="Nguyen and Grover, ICML 2022",

@@ -217,7 +217,6 @@ class VERSARegression(MetaLearner):
 METHODS = (
     Method(
         name="versa",
-        title="VERSA",
         options_class=VERSAOptions,
         paper="Gordon, Bronskill, Bauer, Nowozin and Turner, ICLR 2019",
         descends=False,

@@ -91,15 +91,12 @@ class GradientDescent(eqx.Module):
     def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
-        step = self._step(loss, rest)
-        if any(array.ndim > 2 for array in jax.tree.leaves(part)):
-            # A step of convolutions takes long to compile, and a loop does not slow it down.
-            numbers = jnp.arange(self.steps)
-            loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
-            return join(loop[0], rest)
-        for number in range(self.steps):
-            part = step(part, self.rate, number)
-        return join(part, rest)
+        if all(array.ndim < 3 for array in jax.tree.leaves(part)):
+            return [start, *self.path(loss, start)][-1]
+        # A step of convolutions takes long to compile, and a loop does not slow it down.
+        step, numbers = self._step(loss, rest), jnp.arange(self.steps)
+        loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
+        return join(loop[0], rest)
 
     def path(self, loss: Callable[[N], Float[Array, ""]], start: N) -> list[N]:
         """As a call, but returns the network after each step."""

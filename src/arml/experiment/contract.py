@@ -371,8 +371,7 @@ def make(name: str, kind: Setup) -> Case:
         return with_steps(learner, kind.steps)
 
     known = ALGORITHMS[name]
-    descends = known.descends if isinstance(known.descends, bool) else known.descends(problem)
-    return Case(build, kind.tasks, known.dead, kind.cancelled, descends, known.exceptions)
+    return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends, known.exceptions)
 
 
 class Finding(NamedTuple):

@@ -148,11 +148,6 @@ def log_det(layer: _Layer, precision: float) -> Float[Array, ""]:
 def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
     """The eigenvalues of a positive semi-definite matrix. Their first derivative is that of v^T M v
     with v held fixed, which is finite even where eigenvalues coincide."""
-    vectors = jax.lax.stop_gradient(_eigenvectors(jax.lax.stop_gradient(matrix)))
+    held = jax.lax.stop_gradient(matrix)
+    vectors = jax.lax.stop_gradient(unbatched(jnp.linalg.eigh)(held)[1])
     return jnp.maximum(jnp.sum(vectors * (matrix @ vectors), axis=0), 0.0)
-
-
-@unbatched
-def _eigenvectors(matrix: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    vectors: Float[Array, "d d"] = jnp.linalg.eigh(matrix)[1]
-    return vectors

@@ -111,17 +111,12 @@ def film(tau: Float[Array, " twice"]) -> Film:
     return Film(Shared(1 + gamma), Shared(beta))
 
 
-def sigmoid_gate(tau: Float[Array, " units"]) -> Film:
-    """z sigmoid(tau)."""
-    return Film(Shared(jax.nn.sigmoid(tau)), Shared(jnp.zeros_like(tau)))
+def gate(activation: Callable[[Array], Array]) -> Callable[[Array], Film]:
+    """z activation(tau)."""
+    return lambda tau: Film(Shared(activation(tau)), Shared(jnp.zeros_like(tau)))
 
 
-def tanh_gate(tau: Float[Array, " units"]) -> Film:
-    """z tanh(tau)."""
-    return Film(Shared(jnp.tanh(tau)), Shared(jnp.zeros_like(tau)))
-
-
-UNITS = {"sigmoid": sigmoid_gate, "tanh": tanh_gate, "film": film}
+UNITS = {"sigmoid": gate(jax.nn.sigmoid), "tanh": gate(jnp.tanh), "film": film}
 """Modulations of units by name."""
 
 

@@ -230,14 +230,6 @@ class BaseNetwork(eqx.Module):
         return lambda query: self.head(body(query))
 
 
-def perceptron(
-    sizes: tuple[int, ...], *, init: Initialiser = glorot, key: PRNGKeyArray
-) -> BaseNetwork:
-    """Dense blocks of widths `sizes`, inputs first and outputs last."""
-    *hidden, head = mlp(sizes, init=init, key=key).layers
-    return BaseNetwork(Body(blocks=tuple(map(DenseBlock, hidden)), normalisation="none"), head)
-
-
 @dataclass(frozen=True)
 class MLPOptions(Options):
     """The base network of the 2-D regression: hidden layers of 40. Without any it is linear."""
@@ -257,7 +249,19 @@ class MLPOptions(Options):
             )
         init = {"authors": truncated_normal(0.01), "he": he}[self.init]
         sizes = (math.prod(problem.features), *self.hidden, problem.outputs)
-        return perceptron(sizes, init=init, key=key)
+        *hidden, head = mlp(sizes, init=init, key=key).layers
+        return BaseNetwork(Body(blocks=tuple(map(DenseBlock, hidden)), normalisation="none"), head)
+
+
+def picture_shape(problem: Problem, network: str) -> tuple[int, ...]:
+    """Height, width and channels. **Raises** `ValueError` unless the inputs are pictures of 16
+    pixels or more, which can be halved four times."""
+    if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
+        raise ValueError(
+            f"{network} needs inputs of shape (height, width, channels) of at least 16 px; these "
+            f"tasks have {problem.features}: choose the network mlp for vectors, or larger pictures"
+        )
+    return problem.features
 
 
 @dataclass(frozen=True)
@@ -274,12 +278,7 @@ class Conv4Options(Options):
     set."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
-            raise ValueError(
-                "Conv-4 halves its images four times, so it needs inputs of shape (height, width, "
-                f"channels) of at least 16 px; these tasks have {problem.features}"
-            )
-        height, width, channels = problem.features
+        height, width, channels = picture_shape(problem, "Conv-4")
         *keys, head_key = jax.random.split(key, 5)
         sizes = (channels, *(self.filters,) * 3)
         blocks = tuple(

@@ -29,7 +29,16 @@ from arml.core.checks import Options
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.nn.convolution import max_pool
-from arml.nn.networks import BaseNetwork, Body, Conv2d, Plain, Statistics, conv2d, linear
+from arml.nn.networks import (
+    BaseNetwork,
+    Body,
+    Conv2d,
+    Plain,
+    Statistics,
+    conv2d,
+    linear,
+    picture_shape,
+)
 from arml.nn.normalisation import batch_norm, moments
 
 T = TypeVar("T")
@@ -129,21 +138,15 @@ class ResBlock(eqx.Module):
     def __call__(
         self, x: Float[Array, "n h w inputs"], statistics: Statistics = None
     ) -> tuple[Float[Array, "n h2 w2 filters"], Statistics]:
+        given: PyTree = [None] * 4 if statistics is None else statistics
+        shortcut, last = self.norms[3](self.layers[3](x), given[3])
         used = []
-
-        def layer(i: int, x: Array) -> Array:
-            given = None if statistics is None else statistics[i]
-            z, own = self.norms[i](self.layers[i](x), given)
-            used.append(own)
-            return z
-
-        z = x
         for i in range(3):
-            z = layer(i, z)
-            z = jax.nn.leaky_relu(z, SLOPE) if i < 2 else z
-        z = z + layer(3, x)
-        z = jax.nn.leaky_relu(z if self.film is None else self.film(z), SLOPE)
-        return self.drop(max_pool(z)), tuple(used)
+            x, own = self.norms[i](self.layers[i](x), given[i])
+            x = jax.nn.leaky_relu(x, SLOPE) if i < 2 else x + shortcut
+            used.append(own)
+        x = jax.nn.leaky_relu(x if self.film is None else self.film(x), SLOPE)
+        return self.drop(max_pool(x)), (*used, last)
 
 
 class WideBlock(eqx.Module):
@@ -216,15 +219,6 @@ class ResidualOptions(Options):
         head = linear(units, problem.outputs, key=key)
         return BaseNetwork(Body(blocks=tuple(blocks), normalisation=self.normalisation), head)
 
-    def check_pictures(self, problem: Problem) -> int:
-        """The number of channels. **Raises** `ValueError` unless the tasks are of pictures."""
-        if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
-            raise ValueError(
-                "a residual network needs inputs of shape (height, width, channels) of at least 16 "
-                f"px; these tasks have {problem.features}: choose the network mlp"
-            )
-        return problem.features[2]
-
 
 @dataclass(frozen=True)
 class ResNet12Options(ResidualOptions):
@@ -239,7 +233,7 @@ class ResNet12Options(ResidualOptions):
     numbers."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        channels = self.check_pictures(problem)
+        channels = picture_shape(problem, "a residual network")[2]
         *keys, head_key = jax.random.split(key, 5)
         sizes, squares = (channels, *self.filters[:3]), (1, 1, self.block, self.block)
         blocks = [
@@ -261,7 +255,7 @@ class WideResNetOptions(ResidualOptions):
     """Blocks of a group: a depth of 6 blocks + 4 layers."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        channels = self.check_pictures(problem)
+        channels = picture_shape(problem, "a residual network")[2]
         first_key, head_key, *keys = jax.random.split(key, 2 + 3 * self.blocks)
         blocks: list[PyTree] = [Plain(conv2d(channels, 16, init=_he, key=first_key))]
         inputs = 16
