@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -22,7 +23,7 @@ from arml.datasets.features import (
     remade,
     write_features,
 )
-from arml.predict.onnx import write_vectors
+from arml.predict.onnx import PICTURES, vectors_of, write
 from arml.report.tables import make_rows
 from arml.results.folder import read_result
 from arml.tasks.options import FoldersOptions, VectorsOptions
@@ -212,11 +213,12 @@ def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_pat
     assert output in found.summary
     assert "ImageNet's, assumed: --mean, --std" in found.summary
     file, large = tmp_path / "whole.onnx", np.repeat(np.repeat(x, 2, 1), 3, 2)
+    traced = partial(vectors_of, extractor=found)
     if size > 1 or name == "one at once":
         with pytest.raises(ValueError, match=f"takes {size} pictures at once"):
-            write_vectors(file, found)
+            write(file, traced, {"pictures": PICTURES}, ["vectors"])
         return
-    write_vectors(file, found)
+    write(file, traced, {"pictures": PICTURES}, ["vectors"])
     (got,) = onnxruntime.InferenceSession(file).run(None, {"pictures": large})
     small = np.stack([resize(cropped(one, 0.75), 16) for one in large])
     np.testing.assert_allclose(got, found(small), rtol=0.02, atol=0.02)

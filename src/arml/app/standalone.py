@@ -6,13 +6,14 @@ is onnxruntime-web's WebAssembly, which is copied from where npm put it.
 
 import base64
 import json
-import tempfile
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arml.predict.files import packed
 from arml.predict.photos import PhotoPredictor
 from arml.results.files import Json, write_bytes, write_text
 
@@ -25,8 +26,6 @@ SCRIPT, CODE, MACHINE = (
     "ort-wasm-simd-threaded.wasm",
 )
 """Files of onnxruntime-web: its interface, the loader of the machine code, and the machine code."""
-_PLACE = Path("node_modules") / "onnxruntime-web" / "dist"
-"""Where npm puts them."""
 
 
 def check_runtime(runtime: Path) -> None:
@@ -40,9 +39,7 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_offline_page(
-    predictor: "Predictor | PhotoPredictor",
-    folder: Path,
-    runtime: Path = _PLACE,
+    predictor: "Predictor | PhotoPredictor", folder: Path, runtime: Path
 ) -> None:
     """Write the page of a predictor of pictures.
 
@@ -53,33 +50,44 @@ def write_offline_page(
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
-    if isinstance(predictor, PhotoPredictor):
-        check_runtime(runtime)
-        _write_page(folder, runtime, _of_photographs(predictor))
-        return
     if predictor.classes is None or predictor.learner.inputs != "pictures":
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
     check_runtime(runtime)
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "model.onnx"
-        predictor.to_onnx(file)
-        parts = {"onnx": _text(file), "classes": [str(label) for label in predictor.classes]}
-    _write_page(folder, runtime, parts)
+    parts: Json = {"classes": [str(label) for label in predictor.classes]}
+    if isinstance(predictor, PhotoPredictor):
+        models = packed(partial(_write_models, predictor))
+        weight = predictor.sample_weight
+        parts |= {
+            "head": {name: _floats(part) for name, part in predictor.head._asdict().items()},
+            "vectors": _floats(predictor.x),
+            "labels": predictor.y.tolist(),
+            "weight": (np.ones(len(predictor.y)) if weight is None else weight).tolist(),
+        }
+    else:
+        models = packed(lambda place: predictor.to_onnx(place / "onnx"))
+    parts |= {name: _text(data) for name, data in models.items()}
+    code = {"mjs": _text((runtime / CODE).read_bytes())}
+    code["wasm"] = _text((runtime / MACHINE).read_bytes())
+    for page in (files("arml.app") / "offline").iterdir():
+        write_bytes(folder / page.name, page.read_bytes())
+    write_bytes(folder / SCRIPT, (runtime / SCRIPT).read_bytes())
+    write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(code)};\n")
+    write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(parts)};\n")
 
 
-def _of_photographs(predictor: PhotoPredictor) -> Json:
-    """The network, the fitted head, a function that answers by it, one that fits it anew, and the
-    vectors of the examples, which the page learns from when a class is taught."""
+def _write_models(predictor: PhotoPredictor, folder: Path) -> None:
+    """The network, a function that answers by the fitted head, and one that fits it anew from the
+    vectors of the examples, when a class is taught."""
     import jax
     import jax.numpy as jnp
 
-    from arml.predict import onnx
     from arml.predict.head import Head, fit_metric, traced_factor
+    from arml.predict.onnx import HEIGHT, PICTURES, QUERIES, WIDTH, vectors_of, write
 
-    n, k, rank, d = onnx.QUERIES, onnx.HEIGHT, onnx.WIDTH, predictor.x.shape[1]
-    shapes = dict(zip(Head._fields, ((d,), (d, k), (k,), (rank, d), (1,), (1,)), strict=True))
+    def floats(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, np.float32)
 
     def answer(vectors: jax.Array, *parts: jax.Array) -> tuple[jax.Array, ...]:
         logits, novelty = Head(*parts).answers(vectors, jnp)
@@ -88,39 +96,20 @@ def _of_photographs(predictor: PhotoPredictor) -> Json:
     def fitted(vectors: jax.Array, member: jax.Array, weight: jax.Array) -> tuple[jax.Array, ...]:
         return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
-    examples = {"vectors": (n, d), "member": (n, k), "weight": (n,)}
-    with tempfile.TemporaryDirectory() as place:
-        network, answers, fits = (Path(place) / name for name in ("network", "answer", "fit"))
-        onnx.write_vectors(network, predictor.learner.extractor)
-        outputs = ("probabilities", "novelty")
-        onnx.write_function(answers, answer, {"vectors": (n, d), **shapes}, outputs)
-        onnx.write_function(fits, fitted, examples, Head._fields[:4])
-        files = {"onnx": _text(network), "answer": _text(answers), "fit": _text(fits)}
-    weight = predictor.sample_weight
-    return {
-        **files,
-        "classes": [str(label) for label in predictor.classes],
-        "head": {name: _floats(part) for name, part in predictor.head._asdict().items()},
-        "vectors": _floats(predictor.x),
-        "labels": predictor.y.tolist(),
-        "weight": np.ones(len(predictor.y)).tolist() if weight is None else weight.tolist(),
-    }
+    vectors = partial(vectors_of, extractor=predictor.learner.extractor)
+    write(folder / "onnx", vectors, {"pictures": PICTURES}, ["vectors"])
+    n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]
+    parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1)
+    inputs = {"vectors": floats(n, d), **dict(zip(Head._fields, parts, strict=True))}
+    write(folder / "answer", answer, inputs, ["probabilities", "novelty"])
+    examples = {"vectors": floats(n, d), "member": floats(n, k), "weight": floats(n)}
+    write(folder / "fit", fitted, examples, Head._fields[:4])
 
 
 def _floats(array: object) -> str:
     """An array as base64 of 32-bit floats."""
-    return base64.b64encode(np.asarray(array, "<f4").tobytes()).decode()
+    return _text(np.asarray(array, "<f4").tobytes())
 
 
-def _write_page(folder: Path, runtime: Path, parts: Json) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for page in (files("arml.app") / "offline").iterdir():
-        write_bytes(folder / page.name, page.read_bytes())
-    write_bytes(folder / SCRIPT, (runtime / SCRIPT).read_bytes())
-    code = {"mjs": _text(runtime / CODE), "wasm": _text(runtime / MACHINE)}
-    write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(code)};\n")
-    write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(parts)};\n")
-
-
-def _text(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
