@@ -2,16 +2,16 @@
 that are kept in a file and opened again."""
 
 import base64
-import binascii
 import io
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
+import msgspec
 import numpy as np
 
 from arml.datasets.archives import Member
@@ -23,13 +23,14 @@ from arml.predict.loading import load_predictor
 from arml.predict.pictures import Bad
 from arml.predict.reliability import Evaluation, Reliability
 from arml.predict.starter import starter_if_better
-from arml.results.files import Json, RunError
+from arml.results.files import Json, read_as
 
 NAME_LENGTH = 60
 """Characters of a class's name."""
 MISTAKES = 12
 """Mistakes that are shown."""
-EXAMPLE = {"classes": 3, "shots": 5, "queries": 2}
+WAYS, SHOTS, QUERIES = 3, 5, 2
+"""Of the example."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,28 @@ class Tab:
     """The file of its frozen model, if it is not the one of the package."""
 
 
-class Learned(NamedTuple):
-    """A predictor of pictures, and how it reads them."""
+class Picture(msgspec.Struct):
+    """A picture that the page sent, in base64."""
 
-    predictor: Any
-    remark: str
-    """The learner that predicts, and the reason."""
+    data: bytes
+    name: str = "a picture"
+
+
+class LabelledPictures(msgspec.Struct):
+    """The pictures of a class."""
+
+    name: str
+    pictures: list[Picture]
+
+
+class Content(msgspec.Struct):
+    """What the page sends: pictures of classes, or a kept predictor; and pictures to predict."""
+
+    classes: list[LabelledPictures] = []
+    predictor: bytes | None = None
+    queries: list[Picture] = []
+    labels: list[str | None] | None = None
+    """Of the queries, None where it is not known."""
 
 
 def is_of_pictures(learner: LearnerBase) -> bool:
@@ -80,17 +97,19 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    queries = _list(content, "queries")
-    if not queries:
+    sent = _read(content)
+    n = len(sent.queries)
+    if not n:
         raise ValueError("no pictures to predict: add one")
-    predictor, remark = _learned(tab, content, limits, len(queries))
+    predictor, remark = _learned(tab, sent, limits)
     bad: Bad = {}
-    inputs = predictor.learner.read(_sent(queries, "picture to predict"), bad=bad)
+    inputs = predictor.learner.read(_members(sent.queries), bad=bad)
     chances = predictor.predict_proba(inputs)
     novelty = predictor.novelty(inputs)
-    labels = _labels(content, len(queries))
-    for place in bad:
-        labels[place] = None
+    labels = sent.labels or [None] * n
+    if len(labels) != n:
+        raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")
+    labels = [None if i in bad else label for i, label in enumerate(labels)]
     if np.bincount(predictor.y).max() == 1:
         remark += "; one example a class: the probabilities are not checked"
     return {
@@ -110,7 +129,7 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    found = _learned(tab, content, limits).predictor.reliability()
+    found = _learned(tab, _read(content), limits)[0].reliability()
     assert isinstance(found, Reliability)
     chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
     doubtful = [_wrong(place, found.classes, chances[place]) for place in found.doubtful.tolist()]
@@ -124,14 +143,15 @@ def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
     """
     packet = io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
-        for name, data in packed(_learned(tab, content, limits).predictor.save).items():
+        for name, data in packed(_learned(tab, _read(content), limits)[0].save).items():
             archive.writestr(f"predictor/{name}", data)
     return {"zip": base64.b64encode(packet.getvalue()).decode()}
 
 
 def opened_predictor(tab: Tab, content: object) -> Json:
     """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
-    return {"classes": [str(name) for name in _opened(content, tab).classes]}
+    kept = _opened(_read(content).predictor or b"", tab)
+    return {"classes": [str(name) for name in kept.classes]}
 
 
 def example_pictures(seed: int) -> Json:
@@ -139,105 +159,71 @@ def example_pictures(seed: int) -> Json:
     rng = np.random.default_rng(seed)
     families, split = load_starter()
     family = families[rng.integers(len(families))]
-    chosen = rng.choice(split[family.name]["test"], EXAMPLE["classes"], replace=False)
+    chosen = rng.choice(split[family.name]["test"], WAYS, replace=False)
     classes, queries = [], []
     for name in chosen:
         i = family.classes.index(str(name))
         first = family.first[i]
-        drawn = rng.choice(family.counts[i], EXAMPLE["shots"] + EXAMPLE["queries"], replace=False)
+        drawn = rng.choice(family.counts[i], SHOTS + QUERIES, replace=False)
         files = [cv2.imencode(".png", family.images[first + j])[1].tobytes() for j in drawn]
         shown = [f"data:image/png;base64,{base64.b64encode(file).decode()}" for file in files]
-        classes.append({"name": str(name), "pictures": shown[: EXAMPLE["shots"]]})
-        queries += shown[EXAMPLE["shots"] :]
+        classes.append({"name": str(name), "pictures": shown[:SHOTS]})
+        queries += shown[SHOTS:]
     return {"family": family.name, "classes": classes, "queries": queries}
 
 
-def _learned(tab: Tab, content: object, limits: Limits, more: int = 0) -> Learned:
-    packed_predictor = isinstance(content, dict) and "predictor" in content
-    labels, pictures = ([], []) if packed_predictor else _classes(content)
-    if len(pictures) + more > limits.pictures:
+def _read(content: object) -> Content:
+    return read_as(Content, content, "the request", "use the page")
+
+
+def _learned(tab: Tab, sent: Content, limits: Limits) -> tuple[Any, str]:
+    """The predictor, and in words which learner predicts, and why."""
+    pictures = [picture for known in sent.classes for picture in known.pictures]
+    n = len(pictures) + len(sent.queries)
+    if n > limits.pictures:
         raise ValueError(
-            f"{len(pictures) + more} pictures are too many, at most {limits.pictures} are "
-            "allowed: leave some out, or use arml adapt"
+            f"{n} pictures are too many, at most {limits.pictures} are allowed: leave some out, or "
+            "use arml adapt"
         )
-    if packed_predictor:
-        return Learned(_opened(content, tab), "a kept predictor")
-    sent = _sent(pictures, "picture of the classes")
-    predictor = tab.learner.adapt(tab.learner.read(sent), labels)
+    if sent.predictor is not None:
+        return _opened(sent.predictor, tab), "a kept predictor"
+    if not sent.classes:
+        raise ValueError("no classes: add two or more")
+    names = [known.name for known in sent.classes]
+    for known in sent.classes:
+        name = known.name
+        if not 0 < len(name.strip()) <= NAME_LENGTH:
+            raise ValueError(
+                f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
+            )
+        if names.count(name) > 1:
+            raise ValueError(f"two classes are named {name!r}: rename one")
+        if not known.pictures:
+            raise ValueError(f"no picture of {name!r}: add one")
+    labels = [known.name for known in sent.classes for _ in known.pictures]
+    members = _members(pictures)
+    predictor = tab.learner.adapt(tab.learner.read(members), labels)
     if tab.choose:
-        starter, reason = starter_if_better(predictor, sent, labels)
+        starter, reason = starter_if_better(predictor, members, labels)
         if starter is not None:
-            return Learned(starter, f"starter ({reason})")
-        return Learned(predictor, f"{tab.name} ({reason})")
-    return Learned(predictor.using(predictor.models[-1]), tab.name)
+            return starter, f"starter ({reason})"
+        return predictor, f"{tab.name} ({reason})"
+    return predictor.using(predictor.models[-1]), tab.name
 
 
-def _opened(content: object, tab: Tab) -> Any:
+def _opened(data: bytes, tab: Tab) -> Any:
     """The predictor in a zip of its folder, as `packed_predictor` wrote it."""
     try:
-        text = content.get("predictor") if isinstance(content, dict) else None
-        files = zipped(base64.b64decode(text, validate=True))  # type: ignore[arg-type]
-        predictor = unpacked(partial(load_predictor, model=tab.model), files)
-    except (TypeError, ValueError, binascii.Error, OSError, RunError) as error:
+        predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
+    except (ValueError, OSError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
     if predictor.classes is None or predictor.learner.inputs != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor
 
 
-def _sent(pictures: Sequence[Any], what: str) -> list[Member]:
-    """Pictures that the page sent, each with its `name` and its `data`."""
-    members = []
-    for picture in pictures:
-        where = str(picture.get("name") or what)[:80] if isinstance(picture, dict) else what
-        members.append(Member(where, partial(bytes, _bytes(picture))))
-    return members
-
-
-def _bytes(picture: Any) -> bytes:
-    try:
-        return base64.b64decode(picture["data"], validate=True)
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise ValueError("a picture is not in base64: use the page") from None
-
-
-def _classes(content: object) -> tuple[list[str], list[Any]]:
-    """The labels and the pictures that the page sent."""
-    labels: list[str] = []
-    pictures: list[Any] = []
-    for item in _list(content, "classes"):
-        name = item.get("name") if isinstance(item, dict) else None
-        if not isinstance(name, str) or not 0 < len(name.strip()) <= NAME_LENGTH:
-            raise ValueError(
-                f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
-            )
-        if name in labels:
-            raise ValueError(f"two classes are named {name!r}: rename one")
-        own = _list(item, "pictures")
-        if not own:
-            raise ValueError(f"no picture of {name!r}: add one")
-        labels += [name] * len(own)
-        pictures += own
-    if not labels:
-        raise ValueError("no classes: add two or more")
-    return labels, pictures
-
-
-def _labels(content: object, n: int) -> list[str | None]:
-    """The label of each of `n` queries, None where it is not known."""
-    if not isinstance(content, dict) or content.get("labels") is None:
-        return [None] * n
-    labels = _list(content, "labels")
-    if len(labels) != n or not all(label is None or isinstance(label, str) for label in labels):
-        raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")
-    return labels
-
-
-def _list(content: object, name: str) -> list[Any]:
-    value = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, got {type(value).__name__}")
-    return value
+def _members(pictures: Sequence[Picture]) -> list[Member]:
+    return [Member(picture.name[:80], partial(bytes, picture.data)) for picture in pictures]
 
 
 def _evaluation(

@@ -75,10 +75,6 @@ class Guard:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
-
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 known = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -95,14 +91,11 @@ class Guard:
 
 async def _content(request: Request, limits: Limits) -> object:
     """The JSON of a request, not more of it than the limit."""
-    most = limits.megabytes * 2**20
-    message = f"more than {limits.megabytes} MiB: choose fewer or smaller files"
-    if int(request.headers.get("content-length", "0")) > most:
-        raise HTTPException(413, message)
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > most:
+        if len(body) > limits.megabytes * 2**20:
+            message = f"more than {limits.megabytes} MiB: choose fewer or smaller files"
             raise HTTPException(413, message)
     try:
         return json.loads(body)
@@ -110,18 +103,15 @@ async def _content(request: Request, limits: Limits) -> object:
         raise HTTPException(400, "this is no JSON: use the page") from None
 
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-
-def _answering(served: Served, answer: Callable[[Any], Json]) -> Handler:
+def _answering(
+    served: Served, answer: Callable[[Any], Json]
+) -> Callable[[Request], Awaitable[Response]]:
     """A route that answers a request's content in a thread, one at a time."""
 
     async def route(request: Request) -> Response:
         try:
-            if request.method == "POST":
-                content = await _content(request, served.limits)
-            else:
-                content = int.from_bytes(secrets.token_bytes(4))
+            post = request.method == "POST"
+            content = await _content(request, served.limits) if post else secrets.randbits(32)
             async with served.busy:
                 if await request.is_disconnected():  # it asked again meanwhile
                     return Response(status_code=400)

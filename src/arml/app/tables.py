@@ -1,14 +1,13 @@
 """The tab of tables: rows with a value in the chosen column are the examples; the others, whose
 cell is empty there, are predicted."""
 
-import base64
-import binascii
 import csv
 import io
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from arml.app.pictures import Limits
@@ -16,7 +15,7 @@ from arml.predict.answers import free_name
 from arml.predict.base import LearnerBase
 from arml.predict.reliability import digits_of
 from arml.predict.tables import LabelledTable, learned_table
-from arml.results.files import Json
+from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
 
@@ -34,18 +33,25 @@ def prediction_of(learner: LearnerBase) -> Kind | None:
     return _KINDS[problem.kind] if problem.inputs == "tables" else None
 
 
+class Content(msgspec.Struct):
+    """What the page sends: a table, and the column to predict; or a file with its name."""
+
+    csv: str = ""
+    target: str = ""
+    kind: str = ""
+    name: str = ""
+    data: bytes = b""
+    """In base64."""
+
+
 def read_table(content: object) -> Json:
     """A file that was dropped, by its `name` and its `data`: the table as `csv`, and a `remark` on
     how its letters were read, if that is a guess.
 
     **Raises** `ValueError` in one line for a file that is no table.
     """
-    given: Mapping[str, Any] = content if isinstance(content, dict) else {}
-    try:
-        data = base64.b64decode(given["data"], validate=True)
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise ValueError("the file is not in base64: use the page") from None
-    sheet = sheet_of_file(data, str(given.get("name"))[:80])
+    sent = _read(content)
+    sheet = sheet_of_file(sent.data, sent.name[:80])
     rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
     return {"csv": _csv([*sheet.cells], rows), "remark": sheet.remark}
 
@@ -57,7 +63,7 @@ def columns(content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for anything but a table.
     """
-    sheet = _pasted(content, limits)
+    sheet = _pasted(_read(content), limits)
     n = len(sheet.lines)
     found, order = [], []
     for place, (name, column) in enumerate(sheet.cells.items()):
@@ -137,11 +143,14 @@ def _rows(sheet: Sheet) -> list[tuple[Any, ...]]:
     return [*zip(*sheet.cells.values(), strict=True)]
 
 
-def _pasted(content: object, limits: Limits) -> Sheet:
-    text = content.get("csv") if isinstance(content, dict) else None
-    if not isinstance(text, str) or not text.strip():
+def _read(content: object) -> Content:
+    return read_as(Content, content, "the request", "use the page")
+
+
+def _pasted(sent: Content, limits: Limits) -> Sheet:
+    if not sent.csv.strip():
         raise ValueError("no table: paste one with a header, or drop a file")
-    sheet = sheet_of(text, "the table")
+    sheet = sheet_of(sent.csv, "the table")
     for name, n, most in (
         ("rows", len(sheet.lines), limits.rows),
         ("columns", len(sheet.cells), limits.columns),
@@ -152,11 +161,12 @@ def _pasted(content: object, limits: Limits) -> Sheet:
 
 
 def _learned(learners: Mapping[Kind, Any], content: object, limits: Limits) -> LabelledTable:
-    sheet = _pasted(content, limits)
-    given: Mapping[str, Any] = content if isinstance(content, dict) else {}
-    target, learner = given.get("target"), learners.get(given.get("kind"))  # type: ignore[arg-type]
-    if not isinstance(target, str) or len(sheet.cells) < 2:
-        raise ValueError(f"expected a column to predict, and other columns, got {target!r:.80}")
+    sent = _read(content)
+    sheet, learner = _pasted(sent, limits), learners.get(sent.kind)  # type: ignore[call-overload]
+    if len(sheet.cells) < 2:
+        raise ValueError(
+            f"expected a column to predict, and other columns, got {sent.target!r:.80}"
+        )
     if learner is None:
-        raise ValueError(f"expected {' or '.join(learners)} to predict, got {given.get('kind')!r}")
-    return learned_table(learner, sheet, target)
+        raise ValueError(f"expected {' or '.join(learners)} to predict, got {sent.kind!r}")
+    return learned_table(learner, sheet, sent.target)
