@@ -40,55 +40,45 @@ class ExportOptions:
 
 def export_command(arguments: Sequence[str]) -> int:
     options = parse(ExportOptions, arguments, prog="arml export")
-    if options.out is None and options.onnx is None and options.html is None:
+    source, out, onnx, html = options.source, options.out, options.onnx, options.html
+    if out is None and onnx is None and html is None:
         raise ValueError("nothing to write: give --out FOLDER, --onnx FILE or --html FOLDER")
     if options.tasks < 0:
         raise ValueError(f"tasks must be 0 or more, got {options.tasks}")
-    if options.onnx is not None or options.html is not None:
-        from arml.predict.files import check_predictor
+    from arml.app.standalone import check_runtime, write_offline_page
+    from arml.predict.files import SUPPORT, check_predictor
 
-        check_predictor(options.source)
-    if options.html is not None:
-        from arml.app.standalone import check_runtime
-
-        check_runtime(options.runtime)  # before the work
-    if options.out is not None:
-        _learner(options.source, options.out, options.tasks)
-    if options.onnx is not None:
-        _onnx(options.source, options.onnx, options.model)
-    if options.html is not None:
-        from arml.app.standalone import write_offline_page
-        from arml.predict.loading import load_predictor
-
-        predictor = load_predictor(options.source, options.model)
-        write_offline_page(predictor, options.html, options.runtime)
-        say(Console(), f"written to {options.html}: open its index.html in a browser")
-    return 0
-
-
-def _learner(run: Path, out: Path, tasks: int) -> None:
-    from arml.predict.files import SUPPORT
-    from arml.predict.learner import exported
-
-    if (run / SUPPORT).is_file():
+    if out is not None and (source / SUPPORT).is_file():
         raise ValueError(
-            f"{run} is a predictor, and --out writes the learner of a run: copy its folder as it "
-            "is, or give --onnx or --html"
+            f"{source} is a predictor, and --out writes the learner of a run: copy its folder as "
+            "it is, or give --onnx or --html"
         )
+    if onnx is not None or html is not None:
+        check_predictor(source)
+    if html is not None:
+        check_runtime(options.runtime)  # before the work
     console = Console()
-    with Display(console, f"predicting {tasks:,} validation tasks" if tasks else "loading"):
-        learner = exported(run, out, tasks=tasks)
-    if learner.problem.kind == "classification" and tasks:
-        helps = "" if learner.temperature != 1 else " (another does not help on validation tasks)"
-        say(console, f"temperature of the probabilities: {learner.temperature:.3g}{helps}")
-    say(console, f"written to {out}")
+    if out is not None:
+        from arml.predict.learner import exported
 
-
-def _onnx(source: Path, file: Path, model: Path | None) -> None:
+        said = f"predicting {options.tasks:,} validation tasks" if options.tasks else "loading"
+        with Display(console, said):
+            learner = exported(source, out, tasks=options.tasks)
+        if learner.problem.kind == "classification" and options.tasks:
+            same = " (another does not help on validation tasks)" * (learner.temperature == 1)
+            say(console, f"temperature of the probabilities: {learner.temperature:.3g}{same}")
+        say(console, f"written to {out}")
+        return 0
     from arml.predict.loading import load_predictor
 
-    load_predictor(source, model).to_onnx(file)
-    say(Console(), f"written to {file} ({file.stat().st_size / 1000:.0f} kB)")
+    predictor = load_predictor(source, options.model)
+    if onnx is not None:
+        predictor.to_onnx(onnx)
+        say(console, f"written to {onnx} ({onnx.stat().st_size / 1000:.0f} kB)")
+    if html is not None:
+        write_offline_page(predictor, html, options.runtime)
+        say(console, f"written to {html}: open its index.html in a browser")
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +102,11 @@ def app_command(arguments: Sequence[str]) -> int:
     options = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"port must be from 0 to 65535, got {options.port}")
-    from arml.predict.files import SUPPORT
-
     missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ValueError(f"{' and '.join(missing)} cannot be imported: pip install 'arml[app]'")
+    from arml.predict.files import SUPPORT
+
     if options.learner is not None and (options.learner / SUPPORT).is_file():
         tell(
             f"{options.learner} is a predictor: the page uses its learner alone, and you give the "
@@ -124,17 +114,12 @@ def app_command(arguments: Sequence[str]) -> int:
         )
     from arml.app.server import serve, served
 
-    def ready(address: str) -> None:
-        tell(f"the page is {address} (Ctrl-C stops it)")
-
     try:
         serve(
             served(options.learner, options.model, **options.given()),
             port=options.port,
-            ready=ready,
+            ready=lambda address: tell(f"the page is {address} (Ctrl-C stops it)"),
         )
-    except KeyboardInterrupt:
-        tell("stopped")
     except OSError as error:
         problem = error.strerror or error
         raise ValueError(f"port {options.port}: {problem}; give another --port") from None

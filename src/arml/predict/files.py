@@ -122,14 +122,6 @@ def check_new(folder: Path) -> None:
 # The configuration.
 
 
-def what_is(folder: Path) -> str | None:
-    """The kind of a folder, as its `config.json` states it; None for any other."""
-    try:
-        return str(read_json(folder / CONFIG).get("what"))
-    except RunError:
-        return None
-
-
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""

@@ -21,10 +21,10 @@ from arml.predict.files import (
     check_predictor,
     locate,
     unpacked,
-    what_is,
     zipped,
 )
-from arml.results.files import RunError
+from arml.results.files import RunError, read_json
+from arml.results.folder import CONFIG
 
 
 def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
@@ -96,7 +96,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    if what_is(folder) == PHOTOGRAPHS:
+    if read_json(folder / CONFIG).get("what") == PHOTOGRAPHS:
         from arml.predict.photos import load_photo_predictor
 
         return load_photo_predictor(folder, model)
