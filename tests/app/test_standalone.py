@@ -7,7 +7,7 @@ import pytest
 import arml
 import chromium
 import npm
-from arml.app.standalone import CODE, MACHINE, SCRIPT, write_offline_page
+from arml.app.standalone import write_offline_page
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
@@ -76,11 +76,11 @@ def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
         chromium.check_accessible(page)
 
 
-def test_what_the_page_needs_is_named(adapted, tmp_path):
+def test_what_the_page_needs_is_named(adapted, tmp_path, capsys):
+    assert main(["export", str(tmp_path)]) == 2
+    assert "--onnx FILE or --html FOLDER" in capsys.readouterr().err
     with pytest.raises(ValueError, match="npm install onnxruntime-web"):
         write_offline_page(adapted[0], tmp_path / "page", tmp_path)
-    for name in (SCRIPT, CODE, MACHINE):
-        (tmp_path / name).touch()
     line = arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0])
     with pytest.raises(ValueError, match="use `arml predict`"):
         write_offline_page(line, tmp_path / "page", tmp_path)

@@ -83,11 +83,6 @@ class Content(msgspec.Struct):
     """Of the queries, None where it is not known."""
 
 
-def is_of_pictures(learner: LearnerBase) -> bool:
-    """Whether it sorts pictures into classes, by their pixels or by a frozen model's vectors."""
-    return learner.problem.kind == "classification" and learner.inputs == "pictures"
-
-
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
     """The answer to labelled pictures, or a kept predictor, and queries.
 

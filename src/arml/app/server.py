@@ -187,28 +187,17 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     """
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
-    named = None if learner is None else load(learner, model, **options)
     kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
-    if named is not None and learner is not None and pictures.is_of_pictures(named):
-        own = learner if learner.suffix == ".onnx" else model
-        return Served(Tab(named, learner.resolve().name, model=own), kinds)
-    if named is not None:
-        kind = tables.prediction_of(named)
-        if kind is None:
+    if learner is not None:
+        named = load(learner, model, **options)
+        classes = named.problem.kind == "classification"
+        if classes and named.inputs == "pictures":
+            own = learner if learner.suffix == ".onnx" else model
+            return Served(Tab(named, learner.resolve().name, model=own), kinds)
+        if named.inputs != "tables":
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
-        kinds[kind] = named
+        kinds["classes" if classes else "numbers"] = named
     return Served(Tab(load("photos"), "photos", choose=True), kinds)
-
-
-def application(served: Served, token: str) -> Starlette:
-    """The page as an ASGI application, below `/TOKEN/`."""
-    return Starlette(
-        routes=[Mount(f"/{token}", routes=_routes(served))],
-        middleware=[
-            Middleware(Guard, token=token),
-            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
-        ],
-    )
 
 
 class TimedConnection(H11Protocol):
@@ -241,10 +230,17 @@ class StoppableServer(uvicorn.Server):
 
 
 def server(served: Served, token: str) -> uvicorn.Server:
-    """The page's server, not started."""
+    """The page's server, not started; the page is below `/TOKEN/`."""
+    application = Starlette(
+        routes=[Mount(f"/{token}", routes=_routes(served))],
+        middleware=[
+            Middleware(Guard, token=token),
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+        ],
+    )
     return StoppableServer(
         uvicorn.Config(
-            application(served, token),
+            application,
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -12,7 +12,6 @@ import numpy as np
 
 from arml.app.pictures import Limits
 from arml.predict.answers import free_name
-from arml.predict.base import LearnerBase
 from arml.predict.reliability import digits_of
 from arml.predict.tables import LabelledTable, learned_table
 from arml.results.files import Json, read_as
@@ -20,17 +19,10 @@ from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
 
 Kind = Literal["classes", "numbers"]
-_KINDS: dict[str, Kind] = {"classification": "classes", "regression": "numbers"}
 LEVEL = 0.9
 """Of the intervals of numbers."""
 _FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
-
-
-def prediction_of(learner: LearnerBase) -> Kind | None:
-    """The kind of prediction of a learner of tables; None for another learner."""
-    problem = learner.problem
-    return _KINDS[problem.kind] if problem.inputs == "tables" else None
 
 
 class Content(msgspec.Struct):
