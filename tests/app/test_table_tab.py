@@ -72,6 +72,7 @@ def test_a_file_is_read_as_the_command_reads_it():
     data = base64.b64encode("a;b\n1,5;x\n;y\n".encode("utf-16")).decode()
     found = tables.read_table({"name": "t.csv", "data": data})
     assert found["csv"] == "a,b\n1.5,x\n,y\n"
+    assert (found["header"], found["rows"]) == (["a", "b"], [["1.5", "x"], ["", "y"]])
     assert found["remark"] == ""
     data = base64.b64encode("größe\n1\n".encode("cp1252")).decode()
     found = tables.read_table({"name": "t.csv", "data": data})

@@ -37,15 +37,16 @@ class Content(msgspec.Struct):
 
 
 def read_table(content: object) -> Json:
-    """A file that was dropped, by its `name` and its `data`: the table as `csv`, and a `remark` on
-    how its letters were read, if that is a guess.
+    """A file that was dropped, by its `name` and its `data`: `header` and `rows`, both as `csv`,
+    and a `remark` on how its letters were read, if that is a guess.
 
     **Raises** `ValueError` in one line for a file that is no table.
     """
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80])
     rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
-    return {"csv": _csv([*sheet.cells], rows), "remark": sheet.remark}
+    header = [*sheet.cells]
+    return {"csv": _csv(header, rows), "header": header, "rows": rows, "remark": sheet.remark}
 
 
 def columns(content: object, limits: Limits) -> Json:
