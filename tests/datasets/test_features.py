@@ -23,7 +23,7 @@ from arml.datasets.features import (
     remade,
     write_features,
 )
-from arml.predict.onnx import PICTURES, vectors_of, write
+from arml.predict.onnx import ANY_PICTURES, vectors_of, write
 from arml.report.tables import make_rows
 from arml.results.folder import read_result
 from arml.tasks.options import FoldersOptions, VectorsOptions
@@ -216,9 +216,9 @@ def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_pat
     traced = partial(vectors_of, extractor=found)
     if size > 1 or name == "one at once":
         with pytest.raises(ValueError, match=f"takes {size} pictures at once"):
-            write(file, traced, {"pictures": PICTURES}, ["vectors"])
+            write(file, traced, {"pictures": ANY_PICTURES}, ["vectors"])
         return
-    write(file, traced, {"pictures": PICTURES}, ["vectors"])
+    write(file, traced, {"pictures": ANY_PICTURES}, ["vectors"])
     (got,) = onnxruntime.InferenceSession(file).run(None, {"pictures": large})
     small = np.stack([resize(cropped(one, 0.75), 16) for one in large])
     np.testing.assert_allclose(got, found(small), rtol=0.02, atol=0.02)

@@ -29,7 +29,7 @@ NAME_LENGTH = 60
 """Characters of a class's name."""
 MISTAKES = 12
 """Mistakes that are shown."""
-WAYS, SHOTS, QUERIES = 3, 5, 2
+_WAYS, _SHOTS, _QUERIES = 3, 5, 2
 """Of the example."""
 
 
@@ -59,26 +59,26 @@ class Tab:
     """The file of its frozen model, if it is not the one of the package."""
 
 
-class Picture(msgspec.Struct):
+class SentPicture(msgspec.Struct):
     """A picture that the page sent, in base64."""
 
     data: bytes
     name: str = "a picture"
 
 
-class LabelledPictures(msgspec.Struct):
+class SentClass(msgspec.Struct):
     """The pictures of a class."""
 
     name: str
-    pictures: list[Picture]
+    pictures: list[SentPicture]
 
 
-class Content(msgspec.Struct):
+class SentPictures(msgspec.Struct):
     """What the page sends: pictures of classes, or a kept predictor; and pictures to predict."""
 
-    classes: list[LabelledPictures] = []
+    classes: list[SentClass] = []
     predictor: bytes | None = None
-    queries: list[Picture] = []
+    queries: list[SentPicture] = []
     labels: list[str | None] | None = None
     """Of the queries, None where it is not known."""
 
@@ -154,24 +154,24 @@ def example_pictures(seed: int) -> Json:
     rng = np.random.default_rng(seed)
     families, split = load_starter()
     family = families[rng.integers(len(families))]
-    chosen = rng.choice(split[family.name]["test"], WAYS, replace=False)
+    chosen = rng.choice(split[family.name]["test"], _WAYS, replace=False)
     classes, queries = [], []
     for name in chosen:
         i = family.classes.index(str(name))
         first = family.first[i]
-        drawn = rng.choice(family.counts[i], SHOTS + QUERIES, replace=False)
+        drawn = rng.choice(family.counts[i], _SHOTS + _QUERIES, replace=False)
         files = [cv2.imencode(".png", family.images[first + j])[1].tobytes() for j in drawn]
         shown = [f"data:image/png;base64,{base64.b64encode(file).decode()}" for file in files]
-        classes.append({"name": str(name), "pictures": shown[:SHOTS]})
-        queries += shown[SHOTS:]
+        classes.append({"name": str(name), "pictures": shown[:_SHOTS]})
+        queries += shown[_SHOTS:]
     return {"family": family.name, "classes": classes, "queries": queries}
 
 
-def _read(content: object) -> Content:
-    return read_as(Content, content, "the request", "use the page")
+def _read(content: object) -> SentPictures:
+    return read_as(SentPictures, content, "the request", "use the page")
 
 
-def _learned(tab: Tab, sent: Content, limits: Limits) -> tuple[Any, str]:
+def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str]:
     """The predictor, and in words which learner predicts, and why."""
     pictures = [picture for known in sent.classes for picture in known.pictures]
     n = len(pictures) + len(sent.queries)
@@ -217,7 +217,7 @@ def _opened(data: bytes, tab: Tab) -> Any:
     return predictor
 
 
-def _members(pictures: Sequence[Picture]) -> list[Member]:
+def _members(pictures: Sequence[SentPicture]) -> list[Member]:
     return [Member(picture.name[:80], partial(bytes, picture.data)) for picture in pictures]
 
 

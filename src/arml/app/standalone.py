@@ -84,7 +84,7 @@ def _write_models(predictor: PhotoPredictor, folder: Path) -> None:
     import jax.numpy as jnp
 
     from arml.predict.head import Head, fit_metric, traced_factor
-    from arml.predict.onnx import HEIGHT, PICTURES, QUERIES, WIDTH, vectors_of, write
+    from arml.predict.onnx import ANY_PICTURES, HEIGHT, QUERIES, WIDTH, vectors_of, write
 
     def floats(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, np.float32)
@@ -97,7 +97,7 @@ def _write_models(predictor: PhotoPredictor, folder: Path) -> None:
         return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
     vectors = partial(vectors_of, extractor=predictor.learner.extractor)
-    write(folder / "onnx", vectors, {"pictures": PICTURES}, ["vectors"])
+    write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
     n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]
     parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1)
     inputs = {"vectors": floats(n, d), **dict(zip(Head._fields, parts, strict=True))}

@@ -25,7 +25,7 @@ _FEW = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
-class Content(msgspec.Struct):
+class SentTable(msgspec.Struct):
     """What the page sends: a table, and the column to predict; or a file with its name."""
 
     csv: str = ""
@@ -136,11 +136,11 @@ def _rows(sheet: Sheet) -> list[tuple[Any, ...]]:
     return [*zip(*sheet.cells.values(), strict=True)]
 
 
-def _read(content: object) -> Content:
-    return read_as(Content, content, "the request", "use the page")
+def _read(content: object) -> SentTable:
+    return read_as(SentTable, content, "the request", "use the page")
 
 
-def _pasted(sent: Content, limits: Limits) -> Sheet:
+def _pasted(sent: SentTable, limits: Limits) -> Sheet:
     if not sent.csv.strip():
         raise ValueError("no table: paste one with a header, or drop a file")
     sheet = sheet_of(sent.csv, "the table")

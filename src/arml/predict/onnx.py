@@ -39,7 +39,7 @@ _Equation = Any
 QUERIES, HEIGHT, WIDTH = 1009, 1013, 1019
 _FREE = {QUERIES: "n", HEIGHT: "height", WIDTH: "width"}
 """Names of the sizes that are known only when the file runs."""
-PICTURES = jax.ShapeDtypeStruct((QUERIES, HEIGHT, WIDTH, 3), np.uint8)
+ANY_PICTURES = jax.ShapeDtypeStruct((QUERIES, HEIGHT, WIDTH, 3), np.uint8)
 """Pictures of any number and size."""
 OPSET = 18
 """Version of the operators."""
@@ -485,6 +485,6 @@ def write_predictor(
         return [first if classes is None else jax.nn.softmax(first), *more]
 
     vectors = jax.ShapeDtypeStruct((QUERIES, *features), np.float32)
-    inputs = {"pictures": PICTURES} if pictures else {"inputs": vectors}
+    inputs = {"pictures": ANY_PICTURES} if pictures else {"inputs": vectors}
     outputs = ("predictions",) if classes is None else ("probabilities", "novelty")
     write(path, answers, inputs, outputs, metadata)
