@@ -1,4 +1,4 @@
-"""Tasks of a user's own: what is made of them, and what is kept."""
+"""Problems; tasks of a user's own: what is made of them, and what is kept."""
 
 import gc
 import weakref
@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import pytest
 
 import arml
-from arml.core import own_tasks
 from arml.core.episodes import in_words
 from arml.core.own_tasks import as_tasks
 
@@ -32,13 +31,11 @@ def test_any_object_with_three_names_is_a_task_distribution():
     assert as_tasks(tasks) is tasks
 
 
-def test_tasks_that_were_checked_are_not_kept():
+def test_tasks_are_checked_once_and_not_kept():
     tasks = Whole()
-    kept, known = weakref.ref(tasks), len(own_tasks._checked)
-    as_tasks(tasks)
-    as_tasks(tasks)
-    assert len(own_tasks._checked) <= min(known + 1, own_tasks.KEPT)
-    del tasks
+    kept, known = weakref.ref(tasks), as_tasks(tasks)
+    assert as_tasks(tasks) is known
+    del tasks, known
     gc.collect()
     assert kept() is None
 
@@ -53,3 +50,14 @@ def test_tasks_that_were_checked_are_not_kept():
 )
 def test_a_protocol_in_words(facts, words):
     assert in_words(facts) == words
+
+
+@pytest.mark.parametrize(
+    ("features", "inputs"), [((2,), "vectors"), ((8, 3), "tables"), ((32, 32, 3), "pictures")]
+)
+def test_inputs_follow_from_the_axes_and_must_fit_them(features, inputs):
+    problem = arml.Problem("regression", features, 1, 5, 10)
+    assert problem.inputs == inputs
+    assert problem == arml.Problem("regression", features, 1, 5, 10, inputs=inputs)
+    with pytest.raises(ValueError, match="inputs must be one of"):
+        arml.Problem("regression", (*features, 4), 1, 5, 10, inputs=inputs)

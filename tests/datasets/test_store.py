@@ -22,7 +22,7 @@ from arml.datasets.prepare import INDEX, Store, open_store, place, prepare, veri
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
-from arml.results.files import LOCK, digest_of, locked, read_metrics
+from arml.results.files import LOCK, digest_of, locked
 from arml.tasks.options import StoreOptions, device_room
 
 
@@ -199,16 +199,11 @@ def weights(folder: Path) -> list[np.ndarray]:
     return [np.asarray(a) for a in jax.tree.leaves(eqx.filter(Run(folder).learner, eqx.is_array))]
 
 
-def losses(folder: Path) -> list[float]:
-    return [record["loss"] for record in read_metrics(folder / "metrics.jsonl") if "loss" in record]
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("optax_promotes")
 def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
     made, tmp_path, monkeypatch
 ):
-    run(small(), tmp_path / "device")
     monkeypatch.setenv("ARML_DEVICE_GIB", "0")
     run(small(), tmp_path / "streamed")
     reached: list[int] = []
@@ -222,10 +217,6 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
     assert run(small(), tmp_path / "again") == 4
     for one, other in zip(weights(tmp_path / "streamed"), weights(tmp_path / "again"), strict=True):
         np.testing.assert_array_equal(one, other)
-    # The same tasks; the programs differ, and so do their last digits.
-    first, second = (losses(tmp_path / name) for name in ("device", "streamed"))
-    np.testing.assert_allclose(first[0], second[0], rtol=1e-5)
-    np.testing.assert_allclose(first, second, rtol=1e-2)
 
     for path in made.folder.iterdir():
         path.unlink()

@@ -122,12 +122,9 @@ def features_command(arguments: Sequence[str]) -> int:
     if not options.sources:
         raise ValueError("no pictures: name one or more folders or zips")
     from arml.datasets.features import PHOTOS, extractor_of, write_features
-    from arml.datasets.folders import family_name
+    from arml.datasets.folders import named_sources
 
-    paths = [path.absolute() for path in options.sources]
-    names = [family_name(path) for path in paths]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two families are named {twice[0]!r}: rename one")
+    paths = named_sources(options.sources)
     given = {**options.given(), "saw": options.saw}
     extractor = extractor_of(options.model or PHOTOS, given, unit=not options.raw)
     console, about = Console(), extractor.about
@@ -145,7 +142,7 @@ def features_command(arguments: Sequence[str]) -> int:
         )
     try:
         with Display(Console(stderr=True), "starting") as display:
-            for place, (name, path) in enumerate(zip(names, paths, strict=True)):
+            for place, (name, path) in enumerate(paths.items()):
                 index, new = write_features(
                     extractor, path, options.out / name, place=place, progress=display.show
                 )

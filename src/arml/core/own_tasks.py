@@ -2,8 +2,6 @@
 
 import warnings
 import weakref
-from collections.abc import Hashable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -65,23 +63,24 @@ def own_of(tasks: Tasks) -> Tasks:
 
 SAMPLES = 16
 """Tasks of a class outside this package that are drawn to check their numbers."""
-_checked: dict[Hashable, bool] = {}
-"""Whether the tasks of a checked distribution have the right types already. The key is everything
-of the distribution except the values of its arrays; an object that is no pytree is not kept."""
-KEPT = 64
-"""Only so many distributions are known, because they may hold data."""
+_checked: weakref.WeakValueDictionary[int, TaskDistribution] = weakref.WeakValueDictionary()
+"""What `as_tasks` made of objects that exist, by their `id`."""
 
 
 def as_tasks(tasks: Tasks) -> TaskDistribution:
     """A task distribution from one, or from any object with `problem`, `families` and
     `sample(key)`.
 
-    One task is traced to compare its shapes with the problem. Of a class outside this package some
-    are drawn, too, to see whether classes and families are numbered from 0.
+    Of a class outside this package one task is traced, to compare its shapes with the problem, and
+    some are drawn, to see whether classes and families are numbered from 0.
 
     **Raises** `ValueError` in one line for another object, and for tasks whose shapes or numbers
     are not those of the problem.
     """
+    if isinstance(tasks, TaskDistribution) and type(tasks).__module__.startswith("arml."):
+        return tasks
+    if (known := _checked.get(id(tasks))) is not None:
+        return known
     name = type(tasks).__name__
     if isinstance(tasks, type):
         own = tasks.__name__
@@ -99,33 +98,18 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
             f"got {type(problem).__name__} and {len(families)}: define both"
         )
     # The arrays of a pytree become arguments of a compiled program; any other object is held whole.
-    leaves, structure = jax.tree.flatten(tasks)
-    whole = jax.tree_util.treedef_is_leaf(structure)
+    whole = jax.tree_util.treedef_is_leaf(jax.tree.structure(tasks))
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)
-    try:
-        held: list[Any] = [weakref.ref(tasks)] if whole else leaves
-        known: Hashable = (type(tasks), problem, families, structure, *map(_shape, held))
-        same = _checked.get(known)
-    except TypeError:  # a value that cannot be hashed, or referred to
-        known, same = None, None
-    if same is None:
-        drawn = _traced(tasks, name)
-        _check_shapes(drawn, problem, name)
-        cast = jax.eval_shape(checked.sample, jax.random.key(0))
-        same = jax.tree.map(_shape, drawn) == jax.tree.map(_shape, cast)
-        if not type(tasks).__module__.startswith("arml."):
-            keys = jax.random.split(jax.random.key(0), SAMPLES)
-            if wrong := _misnumbered(jax.jit(jax.vmap(checked.sample))(keys), checked):
-                raise ValueError(wrong)
-        if known is not None:
-            _checked[known] = same
-            if len(_checked) > KEPT:
-                del _checked[next(iter(_checked))]
-    return tasks if same and isinstance(tasks, TaskDistribution) else checked
-
-
-def _shape(leaf: Any) -> Any:
-    return (leaf.shape, leaf.dtype) if hasattr(leaf, "shape") else leaf
+    drawn = _traced(tasks, name)
+    _check_shapes(drawn, problem, name)
+    # Not compiled: another object of the same class takes milliseconds then.
+    some = jax.vmap(checked.sample)(jax.random.split(jax.random.key(0), SAMPLES))
+    if wrong := _misnumbered(some, checked):
+        raise ValueError(wrong)
+    given, cast = (jax.tree.map(lambda leaf: leaf.dtype, one) for one in (drawn, some))
+    found = tasks if given == cast and isinstance(tasks, TaskDistribution) else checked
+    _checked[id(tasks)] = found
+    return found
 
 
 def _traced(tasks: Tasks, name: str) -> Task:

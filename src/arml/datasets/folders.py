@@ -292,18 +292,27 @@ def load_families(
     **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
     that has a file that is not an image; and for two sources of one name.
     """
-    places = [Path(source).expanduser().absolute() for source in sources]
-    paths = {family_name(path): path for path in places}
-    if len(paths) < len(sources):
+    with ExitStack() as opened:
+        paths = named_sources(sources).items()
+        found = {name: opened.enter_context(open_source(path)) for name, path in paths}
+        for name, source in found.items():
+            check(name, source.counts, source.split)
+        return [_load(name, source, size, progress or quiet) for name, source in found.items()]
+
+
+def named_sources(sources: Sequence[str | Path]) -> dict[str, Path]:
+    """The absolute path of each source by the name of its family.
+
+    **Raises** `ValueError` for two sources of one name.
+    """
+    paths = [Path(source).expanduser().absolute() for source in sources]
+    found = {family_name(path): path for path in paths}
+    if len(found) < len(paths):
         raise ValueError(
             "expected a different name for each family, got "
             f"{', '.join(map(str, sources))}; rename one"
         )
-    with ExitStack() as opened:
-        found = {name: opened.enter_context(open_source(path)) for name, path in paths.items()}
-        for name, source in found.items():
-            check(name, source.counts, source.split)
-        return [_load(name, source, size, progress or quiet) for name, source in found.items()]
+    return found
 
 
 def family_name(path: Path) -> str:

@@ -46,7 +46,10 @@ class Archive:
 
 @dataclass(frozen=True)
 class Family:
-    """A published collection of pictures, which becomes one family of tasks."""
+    """A published collection of pictures, which becomes one family of tasks.
+
+    `size` is in pixels a side; `square` is the side of the publisher's pictures, if all are square.
+    """
 
     layout: str
     split: str
@@ -57,22 +60,18 @@ class Family:
     archives: tuple[Archive, ...]
     folder: str = ""
     size: int = 84
-    """Pixels a side."""
     square: int = 0
-    """Pixels a side of the publisher's pictures, if all are square."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that `arml data prepare` makes."""
+    """A data set that `arml data prepare` makes: the families of these names, and each again
+    through the filters. `pixels` a side are those of the families if they are 0."""
 
     about: str
     names: tuple[str, ...]
-    """Of its families."""
     filters: tuple[str, ...] = ()
-    """Each family has one more family for each of these filters."""
     pixels: int = 0
-    """Pixels a side; 0 for those of its families."""
 
     @property
     def families(self) -> list[Family]:
@@ -112,14 +111,12 @@ CATALOGUE: dict[str, DataSet] = {
 
 
 class Picture(NamedTuple):
-    """One picture of a family."""
+    """One picture of a family: the archive or folder that has it, its name there, and the part to
+    keep; None for the whole."""
 
     source: Path
-    """The archive or folder that has it."""
     name: str
-    """Its name there."""
     box: Box | None = None
-    """The part to keep; None for the whole picture."""
 
 
 Classes = dict[str, list[Picture]]
@@ -206,10 +203,6 @@ def _box(text: str, *, corners: bool) -> Box:
     return left, top, max(right, left + 1), max(bottom, top + 1)
 
 
-def _sorted(pictures: Listed) -> Listed:
-    return sorted(pictures, key=lambda picture: picture[:2])
-
-
 def _by_folder(files: Files, top: str, depth: int = 1) -> Listed:
     """The pictures below the folders `top`; the `depth` folders above a picture name its class."""
     for name in sorted(files.pictures):
@@ -224,7 +217,7 @@ def cub(files: Files) -> Listed:
     root = files.root("bounding_boxes.txt")
     tables = ("images", "image_class_labels", "classes", "bounding_boxes")
     names, labels, classes, boxes = (files.table(f"{root}{table}.txt") for table in tables)
-    return _sorted(
+    return sorted(
         (classes[labels[n]], f"{root}images/{name}", _box(boxes[n], corners=False))
         for n, name in names.items()
     )
@@ -239,7 +232,7 @@ def aircraft(files: Files) -> Listed:
     """
     root = files.root("images_box.txt")
     boxes = files.table(f"{root}images_box.txt")
-    return _sorted(
+    return sorted(
         (variant, f"{root}images/{number}.jpg", _box(boxes[number], corners=True))
         for part in ("train", "val", "test")
         for number, variant in files.table(f"{root}images_variant_{part}.txt").items()
@@ -251,7 +244,7 @@ def fungi(files: Files) -> Listed:
     A class is a species (`Abortiporus biennis`), of training and validation together."""
     # In archives the file names begin with images/; in a folder there may be a path before it.
     pictures = {name[name.find("images/") :]: name for name in files.pictures if "images/" in name}
-    return _sorted(
+    return sorted(
         (species, pictures[file], None)
         for table in sorted(files.annotations)
         for file, species in coco_labels(files.text(table))
@@ -350,34 +343,29 @@ LAYOUTS: dict[str, Callable[[Files], Listed]] = {
 
 @dataclass(frozen=True)
 class _Rule:
-    """Take the classes that have enough pictures, in order of sha256('<seed>/<class>')."""
+    """Of the classes with so many `images`, or more if not `exactly`, take the first `sizes` for
+    train, validation and test, in order of sha256('<seed>/<class>')."""
 
     images: int
-    """Pictures that a class must have."""
     exactly: bool
-    """Whether a class must have exactly so many."""
     sizes: tuple[int, int, int]
-    """Classes of train, validation and test."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The split of a published data set, by its parts or by a rule."""
+    """The split of a published data set, by its parts or by a rule; the `method` says how it was
+    made. `keep` pictures of each class are kept, or all. Omniglot's parts are alphabets, with the
+    number of the `first` character of each."""
 
     origin: str
     method: str
-    """How it was made."""
     sha256: str = ""
-    """A checksum of the rest."""
     seed: int = 0
     unit: Literal["class", "alphabet"] = "class"
     parts: Parts | None = None
-    """Classes of each part, or alphabets if that is the `unit`."""
     rule: _Rule | None = None
     keep: int | None = None
-    """How many pictures of a class are kept; all if None."""
     first: dict[str, int] = field(default_factory=dict)
-    """The number of the first character of each alphabet."""
 
     def wanted(self) -> set[str]:
         """The classes that it names."""

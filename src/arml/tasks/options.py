@@ -141,8 +141,7 @@ def splits_of(tasks: TasksLike) -> Splits:
     **Raises** `ValueError` in one line for another object.
     """
     if isinstance(tasks, Splits):
-        known = {id(part): as_tasks(part) for part in tasks[:3]}
-        train, validation, test = (known[id(part)] for part in tasks[:3])
+        train, validation, test = map(as_tasks, tasks[:3])
         return tasks._replace(train=train, validation=validation, test=test)
     if isinstance(tasks, TasksOptions):
         with tempfile.TemporaryDirectory() as folder:
