@@ -21,5 +21,5 @@ def test_with_steps_it_is_maml_from_that_head():
     means = np.stack([features[y == k].mean(axis=0) for k in range(2)])
     biases = -0.3 * np.sum(means**2, axis=1)
     head = Linear(*(jnp.asarray(a, jnp.float32) for a in (0.6 * means.T, biases)))
-    maml = MAML(replace(net, head=head), ours.inner, ours.loss)
+    maml = MAML(replace(net, head=head), ours.inner, problem=VECTORS)
     close(*(jax.nn.softmax(predictions(m, on)) for m in (ours, maml)), rtol=1e-4)

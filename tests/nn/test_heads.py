@@ -27,7 +27,7 @@ Y = jnp.array([2, 0, 1, 1, 0, 2, 2])
 
 def by_head(scale: float, x: jax.Array, y: jax.Array, ways: int):
     """The classifier of a network whose features are its inputs."""
-    return PrototypeHead(scale, ways)(headless(network(PROBLEM, ())), Examples(x, y))
+    return PrototypeHead(jnp.float32(scale), ways)(headless(network(PROBLEM, ())), Examples(x, y))
 
 
 @pytest.mark.parametrize("scale", [0.05, 2.0])

@@ -32,7 +32,6 @@ from arml.algorithms.method import Method
 from arml.core.episodes import Problem
 from arml.core.inner import InnerOptions, Rule, adaptable, usual_rate
 from arml.core.learner import Network
-from arml.core.losses import loss_of
 from arml.nn.networks import MLP, Linear, mlp
 
 SMALL = 0.01
@@ -81,7 +80,7 @@ class ALFAOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
         """The learner for the base network `net`; the key draws the weights of the generator."""
         generator = Generator.drawn(adaptable(net), self.inner_rate, self.inner_steps, key=key)
-        return MAML(net=net, inner=self.descent(net, generator), loss=loss_of(problem))
+        return MAML(net=net, inner=self.descent(net, generator), problem=problem)
 
 
 METHODS = (

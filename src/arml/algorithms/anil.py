@@ -18,18 +18,16 @@ from jaxtyping import Array, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Embedding, Learner, Network
 from arml.nn.networks import BaseNetwork, with_body
 
 
-class ANIL(MetaLearner):
+class ANIL(Learner):
     """head' = head - rate * grad L_support(head o body), repeated; the features are computed
     once."""
 
     net: BaseNetwork
     inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features = self.net.body(support.x)
@@ -48,7 +46,7 @@ class ANILOptions(InnerOptions):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         net = with_body(net, "ANIL")
-        return ANIL(net=net, inner=self.descent(net.head), loss=loss_of(problem))
+        return ANIL(net=net, inner=self.descent(net.head), problem=problem)
 
 
 METHODS = (

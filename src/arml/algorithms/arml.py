@@ -46,7 +46,6 @@ from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
-from arml.core.losses import loss_of
 from arml.nn import modulation
 from arml.nn.autoencoders import (
     GRUAutoencoder,
@@ -372,7 +371,7 @@ class ARMLOptions(InnerOptions):
             encode=self.encoder(problem, keys),
             modulate=modulate,
             inner=self.descent(start),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:

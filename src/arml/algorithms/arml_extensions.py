@@ -57,7 +57,6 @@ from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Code, Embedding, Network, Penalty
-from arml.core.losses import loss_of
 from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.heads import (
     EXCEPTIONS,
@@ -401,7 +400,7 @@ class ExtendedARMLOptions(InnerOptions):
         if self.head == "ridge":
             head = RidgeHead.of(body, HEAD_SCALE)
         elif self.head != "learned":
-            learned, head = headless(body), PrototypeHead.learned(HEAD_SCALE, problem.outputs)
+            learned, head = headless(body), PrototypeHead(jnp.float32(HEAD_SCALE), problem.outputs)
         own = self.width if self.own else 0
         modulate = Templates.drawn(
             learned,
@@ -419,7 +418,7 @@ class ExtendedARMLOptions(InnerOptions):
             encode=self.encoder(body, problem, keys),
             modulate=modulate,
             inner=self.descent(start),
-            loss=loss_of(problem),
+            problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
             reads_features=problem.kind == "classification",

@@ -48,8 +48,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, Rule, join, split, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import Combine, combine_of, loss_of
+from arml.core.learner import Adapted, Learner, Network
+from arml.core.losses import combine_of
 from arml.nn.networks import with_body
 
 LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
@@ -129,12 +129,11 @@ class BMAMLOptions(InnerOptions):
             net=eqx.tree_at(lambda n: n.head, net, rest) if head else rest,
             inner=self.descent(particles[0]),
             options=self,
-            combine=combine_of(problem),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
-class BMAML(MetaLearner):
+class BMAML(Learner):
     """theta_m' = theta_m + rate * phi(theta_m), repeated; the prediction is the particles' mean."""
 
     particles: Particle
@@ -144,8 +143,6 @@ class BMAML(MetaLearner):
     inner: GradientDescent
     """The rate, the follower's steps and how they are differentiated."""
     options: BMAMLOptions = eqx.field(static=True)
-    combine: Combine = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def given(self, support_x: Array) -> Callable[[Array], _Outputs]:
         """A function from inputs to the function that maps a particle's weights to outputs. The
@@ -202,7 +199,7 @@ class BMAML(MetaLearner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         read = self.given(support.x)
         follower = self.move(self.particles, read(support.x), support.y, self.inner.steps)
-        return Adapted(lambda x: self.combine(jax.vmap(read(x))(follower.weights)))
+        return Adapted(lambda x: combine_of(self.problem)(jax.vmap(read(x))(follower.weights)))
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The chaser loss: the squared distance of the follower's weights to the leader's, which

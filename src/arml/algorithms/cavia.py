@@ -31,12 +31,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared
-from arml.core.learner import Adapted, Code, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Code, Learner, Network
 from arml.nn.networks import BaseNetwork, Film, filmed, glorot, widths, with_body
 
 
-class CAVIA(MetaLearner):
+class CAVIA(Learner):
     """phi = 0; phi <- phi - rate * grad_phi L_support(f(x, phi; theta)), repeated."""
 
     net: BaseNetwork
@@ -48,7 +47,6 @@ class CAVIA(MetaLearner):
     """The block that the context enters."""
     scales: bool = eqx.field(static=True)
     """Whether the context also scales the units."""
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         net = self.conditioned(self.context(support))
@@ -92,7 +90,7 @@ class CAVIAOptions(InnerOptions):
             inner=self.descent(jnp.zeros(self.context, jnp.float32)),
             block=block,
             scales=pictures,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples
 from arml.core.inner import GradientDescent
-from arml.core.learner import Adapted, Code, Embedding, Loss, MetaLearner, Penalty, parameters
+from arml.core.learner import Adapted, Code, Embedding, Learner, Penalty, parameters
 
 Modulate = Callable[[PyTree, Code], PyTree]
 """Tailors a network to a code."""
@@ -39,7 +39,7 @@ class Embedder(Encoder):
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
-class Conditioned(MetaLearner):
+class Conditioned(Learner):
     """Encode, tailor, descend. The extended ARML has its own `coded` and `tailored`."""
 
     net: PyTree
@@ -47,7 +47,6 @@ class Conditioned(MetaLearner):
     encode: Encoder
     modulate: Modulate
     inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         """The code of ONE task, and the penalty of the encoder."""

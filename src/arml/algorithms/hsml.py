@@ -39,7 +39,6 @@ from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
-from arml.core.losses import loss_of
 from arml.nn.autoencoders import GRUAutoencoder, Summary
 from arml.nn.embeddings import embedding_of
 from arml.nn.heads import squared_distances
@@ -199,7 +198,7 @@ class HSMLOptions(InnerOptions):
             encode=encode,
             modulate=Gate(stacked(net, 2 * self.width, key=key_gate)),
             inner=self.descent(net),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

@@ -31,8 +31,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Learner, Network
 from arml.nn import curvature
 from arml.nn.networks import BaseNetwork, layers, with_body
 
@@ -61,19 +60,16 @@ class LLAMAOptions(InnerOptions):
             net=body,
             inner=self.descent(net),
             options=self,
-            root=curvature.root_of(problem),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
-class LLAMA(MetaLearner):
+class LLAMA(Learner):
     """MAML's adaptation; the outer loss is the query's plus eta * log det of the curvature."""
 
     net: BaseNetwork
     inner: GradientDescent
     options: LLAMAOptions = eqx.field(static=True)
-    root: curvature.Root = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), self.net)
@@ -85,7 +81,8 @@ class LLAMA(MetaLearner):
         """log det of the curvature at the weights of `net`, on the inputs `x`."""
         own = net.body.normalisation == "batch"
         statistics = net.body.run(x if own else support_x)[1]
-        layers = curvature.traced_layers(net, x, statistics, self.root)
+        root = curvature.ROOTS[self.problem.kind]
+        layers = curvature.traced_layers(net, x, statistics, root)
         blocks = [curvature.log_det(layer, self.options.precision) for layer in layers]
         return sum(blocks[1:], blocks[0])
 

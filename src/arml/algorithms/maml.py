@@ -29,11 +29,10 @@ from arml.algorithms.maml_plus_plus import StepRates, importance
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, steps_of, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Learner, Network
 
 
-class MAML(MetaLearner):
+class MAML(Learner):
     """theta' = theta - rate * grad L_support(theta), repeated; the outer loss is the query's
     after the last step. ARML paper, Eq. (1). With an array of rates: Meta-SGD.
 
@@ -42,7 +41,6 @@ class MAML(MetaLearner):
 
     net: Network
     inner: GradientDescent | ImplicitDescent
-    loss: Loss = eqx.field(static=True)
     until: int = eqx.field(static=True, default=0)
     """MAML++: the outer step from which on only the last inner step counts."""
     weights: Float[Array, " steps"] | None = None
@@ -99,7 +97,7 @@ class MAMLOptions(InnerOptions):
         steps = (adaptable(net), self.inner_rate, self.inner_steps)
         inner = self.descent(net, StepRates.initial(*steps) if self.step_rates else None)
         how = ImplicitDescent(inner, self.implicit) if self.implicit else inner
-        return MAML(net=net, inner=how, loss=loss_of(problem), until=self.multi_step)
+        return MAML(net=net, inner=how, problem=problem, until=self.multi_step)
 
 
 MAML_METHOD = Method(

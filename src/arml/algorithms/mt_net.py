@@ -29,8 +29,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, Shared, adaptable, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Learner, Network
 from arml.nn.networks import Conv2d, Linear, layers, with_layers
 
 
@@ -59,14 +58,13 @@ def draw_mask(logits: Float[Array, " units"], *, key: PRNGKeyArray) -> Float[Arr
     return hard + (soft - jax.lax.stop_gradient(soft))  # the bracket is exactly zero
 
 
-class MTNet(MetaLearner):
+class MTNet(Learner):
     """W' = W - rate * m o grad L_support(W), repeated, in a network of T(W x + b)."""
 
     net: Network
     logits: tuple[Float[Array, " _"], ...]
     """The logits of the masks: for each layer, one for each unit."""
     inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
 
     def rates(self, key: PRNGKeyArray) -> PyTree:
         """One task's rates, a pytree like `adaptable(net)`: a layer's mask `[units]` times the
@@ -111,7 +109,7 @@ class MTNetOptions(InnerOptions):
             net=net,
             logits=tuple(jnp.zeros_like(layer.bias) for layer in found),
             inner=self.descent(net),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

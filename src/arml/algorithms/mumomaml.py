@@ -36,7 +36,6 @@ from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
-from arml.core.losses import loss_of
 from arml.nn.modulation import UNITS, UnitModulation
 from arml.nn.networks import ConvBlock, Linear, linear, uniform
 
@@ -173,7 +172,7 @@ class MUMOMAMLOptions(InnerOptions):
             encode=self.encoder(problem, key=key_encode),
             modulate=modulate,
             inner=self.descent(start),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
     def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Encoder:

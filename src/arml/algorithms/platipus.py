@@ -36,8 +36,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import Combine, combine_of, loss_of
+from arml.core.learner import Adapted, Learner, Network
+from arml.core.losses import combine_of
 
 LOG_SD = -4.0
 
@@ -87,13 +87,11 @@ class PLATIPUSOptions(InnerOptions):
             gamma_q=jnp.array(self.prior_rate),
             inner=self.descent(net),
             options=self,
-            scale=1 / (2 * self.noise**2) if problem.kind == "regression" else 1.0,
-            combine=combine_of(problem),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
-class PLATIPUS(MetaLearner):
+class PLATIPUS(Learner):
     """theta ~ N(mu - gamma_p grad L_support(mu), sigma^2), then MAML from theta."""
 
     net: Network
@@ -106,10 +104,6 @@ class PLATIPUS(MetaLearner):
     gamma_q: Float[Array, ""]
     inner: GradientDescent
     options: PLATIPUSOptions = eqx.field(static=True)
-    scale: float
-    """Of the mean loss, to make it the negative log-likelihood."""
-    combine: Combine = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def query_loss(self, net: Network, support: Examples, examples: Examples) -> Float[Array, ""]:
         """The mean loss of `net` on the examples, for a task with this support set."""
@@ -137,7 +131,9 @@ class PLATIPUS(MetaLearner):
         phis = jax.vmap(one)(jax.random.split(key, self.options.samples))
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m outputs"]:
-            return self.combine(jax.vmap(lambda phi: join(phi, rest).given(support.x)(x))(phis))
+            return combine_of(self.problem)(
+                jax.vmap(lambda phi: join(phi, rest).given(support.x)(x))(phis)
+            )
 
         return Adapted(predict)
 
@@ -147,7 +143,9 @@ class PLATIPUS(MetaLearner):
         mu_q = self.centre(support, query, self.gamma_q)
         mu_p = self.centre(support, support, self.gamma_p)
         phi = self.descend(draw(mu_q, self.log_v, key=key), support)
-        data = self.scale * self.query_loss(phi, support, query)
+        data = self.query_loss(phi, support, query)
+        if self.problem.kind == "regression":
+            data = 1 / (2 * self.options.noise**2) * data
         kl = divergence(mu_q, self.log_v, mu_p, self.log_sigma)
         return data + self.options.kl_weight * kl
 

@@ -17,27 +17,25 @@ Differences
 from dataclasses import dataclass
 from typing import ClassVar
 
-import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Learner, Network
 from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless
 from arml.nn.networks import BaseNetwork, with_body
 
 
-class ProtoMAML(MetaLearner):
+class ProtoMAML(Learner):
     """theta' = theta - rate * grad L_support(theta), repeated, from a head made of prototypes."""
 
     net: BaseNetwork
     """The body; a task makes the head."""
     head: PrototypeHead
     inner: GradientDescent
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         start = self.head(self.net, support)
@@ -59,9 +57,9 @@ class ProtoMAMLOptions(InnerOptions):
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
             net=headless(with_body(net, "Proto-MAML")),
-            head=PrototypeHead.learned(self.scale, problem.outputs),
+            head=PrototypeHead(jnp.float32(self.scale), problem.outputs),
             inner=self.descent(net),
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

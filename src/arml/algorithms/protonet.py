@@ -34,8 +34,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.checks import Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Network
 from arml.nn.heads import CLASSIFIERS, Classifier, Embedded, Labels, Metric, Samples
 from arml.nn.networks import Body, with_body
 
@@ -76,8 +75,7 @@ class ProtoNetOptions(DistanceOptions):
             body=with_body(net, "ProtoNet").body,
             scale=self.first_scale,
             options=self,
-            ways=problem.outputs,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
@@ -93,8 +91,6 @@ class ProtoNet(Embedded):
     scale: float | Float[Array, ""]
     """s."""
     options: ProtoNetOptions = eqx.field(static=True)
-    ways: int = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features, embed = self.body.embedded(support.x)
@@ -103,7 +99,7 @@ class ProtoNet(Embedded):
 
     def head(self, features: Samples, y: Labels) -> Classifier:
         """The classifier of features that a support set gives. Eq. (1), (2)"""
-        return CLASSIFIERS[self.options.metric](self.scale, features, y, self.ways)
+        return CLASSIFIERS[self.options.metric](self.scale, features, y, self.problem.outputs)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The query loss; with `rotate` its mean over as many divisions of the task as it has
@@ -112,7 +108,7 @@ class ProtoNet(Embedded):
             return super().meta_loss(task, key=key)
         y = jnp.concatenate([task.support.y, task.query.y])
         features = self.body(jnp.concatenate([task.support.x, task.query.x]))
-        member = jax.nn.one_hot(y, self.ways, dtype=jnp.int32)
+        member = jax.nn.one_hot(y, self.problem.outputs, dtype=jnp.int32)
         earlier = jnp.sum((jnp.cumsum(member, axis=0) - 1) * member, axis=1)
         order = jnp.argsort(earlier, stable=True)  # the first of each class, the second of each...
         features, y, size = features[order], y[order], len(task.support.y)

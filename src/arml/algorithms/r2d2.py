@@ -25,7 +25,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -33,8 +32,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem
-from arml.core.learner import Adapted, Loss, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Network
 from arml.nn.heads import Embedded, mask_absent, ridge
 from arml.nn.networks import Body, with_body
 
@@ -48,8 +46,6 @@ class R2D2(Embedded):
     """log lambda."""
     log_scale: Float[Array, ""] | None
     """log alpha; None for regression."""
-    outputs: int = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features, embed = self.body.embedded(support.x)
@@ -57,7 +53,7 @@ class R2D2(Embedded):
         if self.log_scale is None:
             head = ridge(features, support.y, strength)  # Eq. (4), (5)
             return Adapted(lambda x: head(embed(x)))
-        scale, member = jnp.exp(self.log_scale), jax.nn.one_hot(support.y, self.outputs)
+        scale, member = jnp.exp(self.log_scale), jax.nn.one_hot(support.y, self.problem.outputs)
         head = ridge(features, member, strength)  # Eq. (4), (5)
         present = jnp.any(member > 0, axis=0)
         return Adapted(lambda x: mask_absent(present, scale * head(embed(x))))  # Eq. (6)
@@ -81,8 +77,7 @@ class R2D2Options(Options):
             body=with_body(net, "R2-D2").body,
             log_ridge=jnp.float32(math.log(self.ridge)),
             log_scale=jnp.float32(math.log(self.scale)) if classes else None,
-            outputs=problem.outputs,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

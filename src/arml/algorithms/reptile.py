@@ -33,8 +33,7 @@ from arml.algorithms.method import Method
 from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
-from arml.core.learner import Adapted, Carried, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Carried, Learner, Network
 
 _DECAY, EPSILON = 0.999, 1e-8
 
@@ -88,11 +87,11 @@ class ReptileOptions(Options):
             moment=SecondMoment.zero(net),
             inner=GradientDescent(self.inner_rate, self.inner_steps),
             options=self,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
-class Reptile(MetaLearner):
+class Reptile(Learner):
     """theta' = Adam (first moment 0) on minibatches of the task; theta moves towards theta'."""
 
     net: Network
@@ -101,7 +100,6 @@ class Reptile(MetaLearner):
     inner: GradientDescent
     """The rate and the number of steps."""
     options: ReptileOptions = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
         """The network after the inner steps, and Adam's state."""

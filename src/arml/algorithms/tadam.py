@@ -42,8 +42,8 @@ from arml.algorithms.protonet import DistanceOptions
 from arml.core.checks import classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
-from arml.core.learner import Adapted, Loss, Network
-from arml.core.losses import cross_entropy, loss_of
+from arml.core.learner import Adapted, Network
+from arml.core.losses import cross_entropy
 from arml.nn.heads import Embedded, class_means, mask_absent, squared_distances, units
 from arml.nn.networks import Body, Film, Linear, filmed, linear, widths, with_body
 
@@ -102,9 +102,8 @@ class TADAMOptions(DistanceOptions):
             beta_0=jnp.zeros(len(ten), jnp.float32),
             alpha=self.first_scale,
             auxiliary_head=linear(code, problem.classes, key=head_key) if has_auxiliary else None,
-            ways=problem.outputs,
             options=self,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 
@@ -119,16 +118,16 @@ class TADAM(Embedded):
     beta_0: Float[Array, " blocks"]
     alpha: float | Float[Array, ""]
     auxiliary_head: Linear | None
-    ways: int = eqx.field(static=True)
     options: TADAMOptions = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        generic, present = class_means(self.body.embedded(support.x)[0], support.y, self.ways)
+        generic, present = class_means(
+            self.body.embedded(support.x)[0], support.y, self.problem.outputs
+        )
         # The means of absent classes are zero.
         code = jnp.sum(generic, axis=0) / jnp.sum(present, dtype=generic.dtype)
         features, embed = self.conditioned(code).embedded(support.x)
-        means, _ = class_means(features, support.y, self.ways)
+        means, _ = class_means(features, support.y, self.problem.outputs)
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             squared = squared_distances(embed(x), means)

@@ -23,7 +23,6 @@ Differences
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -33,8 +32,7 @@ from arml.algorithms.protonet import DistanceOptions
 from arml.core.checks import classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Network
 from arml.nn.heads import Embedded, class_means, mask_absent, squared_distances, units
 from arml.nn.networks import Body, with_body
 
@@ -53,7 +51,6 @@ class TapNet(Embedded):
     """Phi: one vector for each class of a training task."""
     scale: float | Float[Array, ""]
     """s."""
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         """At test each class takes the nearest reference that is free, beginning with class 0: no
@@ -139,7 +136,7 @@ class TapNetOptions(DistanceOptions):
             body=body,
             references=references,
             scale=self.first_scale,
-            loss=loss_of(problem),
+            problem=problem,
         )
 
 

@@ -37,8 +37,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Embedding, Loss, MetaLearner, Network
-from arml.core.losses import loss_of
+from arml.core.learner import Adapted, Embedding, Learner, Network
 from arml.nn.heads import units
 from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_body
 from arml.nn.normalisation import standardised
@@ -80,7 +79,6 @@ class TNPOptions(Options):
             blocks=tuple(_Block.drawn(self, key=k) for k in keys),
             head=linear(self.width, numbers, key=key_head),
             problem=problem,
-            loss=loss_of(problem),
         )
 
 
@@ -114,7 +112,7 @@ class _Block(eqx.Module):
         return tokens + self.dense(standardised(tokens, axis=-1))
 
 
-class TNP(MetaLearner):
+class TNP(Learner):
     """Tokens of [f(x), y] for the support set, and of f(x) for the queries; f is the body on
     pictures, and the identity elsewhere."""
 
@@ -126,8 +124,6 @@ class TNP(MetaLearner):
     blocks: tuple[_Block, ...]
     head: Linear
     """In regression it makes a mean and a scale for each target."""
-    problem: Problem = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         answer = self.answers(support)

@@ -41,8 +41,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from arml.algorithms.method import Method
 from arml.core.checks import Options
 from arml.core.episodes import Examples, Problem, Task
-from arml.core.learner import Adapted, Loss, MetaLearner, Network
-from arml.core.losses import log_mean_probability, loss_of
+from arml.core.learner import Adapted, Learner, Network
+from arml.core.losses import log_mean_probability
 from arml.nn.heads import Embedded, class_means, mask_absent, units
 from arml.nn.networks import MLP, Body, mlp, with_body
 
@@ -139,14 +139,13 @@ class VERSAOptions(Options):
     ) -> "VERSA | VERSARegression":
         """The learner with the body of `net`."""
         body = with_body(net, "VERSA").body
-        d, width, loss = units(body, problem.features), self.width, loss_of(problem)
+        d, width = units(body, problem.features), self.width
         if problem.kind == "classification":
             return VERSA(
                 body=body,
                 amortise=Amortised.drawn(d, d, 1, width, bias=False, key=key),
-                ways=problem.outputs,
                 options=self,
-                loss=loss,
+                problem=problem,
             )
         phi_key, head_key = jax.random.split(key)
         return VERSARegression(
@@ -154,7 +153,7 @@ class VERSAOptions(Options):
             phi=mlp((d + problem.outputs, width, width), key=phi_key),
             amortise=Amortised.drawn(width, d, problem.outputs, width, bias=True, key=head_key),
             log_noise=jnp.zeros((), jnp.float32),
-            loss=loss,
+            problem=problem,
         )
 
 
@@ -164,15 +163,15 @@ class VERSA(Embedded):
 
     body: Body
     amortise: Amortised
-    ways: int = eqx.field(static=True)
     options: VERSAOptions = eqx.field(static=True)
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         features, embed = self.body.embedded(support.x)
-        means, present = class_means(features, support.y, self.ways)
+        means, present = class_means(features, support.y, self.problem.outputs)
         head = self.amortise(means, features.shape[1])
-        noise = jax.random.normal(key, (self.options.samples, 1, self.ways), features.dtype)
+        noise = jax.random.normal(
+            key, (self.options.samples, 1, self.problem.outputs), features.dtype
+        )
 
         def predict(x: Float[Array, "m *features"]) -> Float[Array, "m ways"]:
             mean, variance = head.outputs(embed(x))
@@ -183,7 +182,7 @@ class VERSA(Embedded):
         return Adapted(predict)
 
 
-class VERSARegression(MetaLearner):
+class VERSARegression(Learner):
     """p(y | x) = N(mean, variance + noise) of the outputs of the head's Gaussian."""
 
     body: Body
@@ -191,7 +190,6 @@ class VERSARegression(MetaLearner):
     amortise: Amortised
     log_noise: Float[Array, ""]
     """Logarithm of the noise's variance."""
-    loss: Loss = eqx.field(static=True)
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         embed, head = self.head(support)

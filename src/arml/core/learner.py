@@ -13,7 +13,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from arml.core.episodes import Examples, Task
+from arml.core.episodes import Examples, Problem, Task
+from arml.core.losses import loss_of
 
 
 @runtime_checkable
@@ -131,6 +132,16 @@ class MetaLearner(eqx.Module):
         """A function from a support set to each step of its encoding by a meta-knowledge graph
         (`arml.algorithms.arml.Trace`); None for a method without a graph."""
         return None
+
+
+class Learner(MetaLearner):
+    """A meta-learner that knows the problem of its tasks, and so its loss."""
+
+    problem: Problem = eqx.field(static=True, kw_only=True)
+    loss: Loss = eqx.field(static=True, init=False)
+
+    def __post_init__(self) -> None:
+        self.loss = loss_of(self.problem)
 
 
 def adapted_to(learner: MetaLearner, support: Examples, *, key: PRNGKeyArray) -> Adapted:

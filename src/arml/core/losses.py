@@ -57,16 +57,13 @@ def score_of(problem: Problem) -> tuple[str, Callable[[Array, Array], Float[Arra
     return {"regression": ("mse", mse), "classification": ("accuracy", accuracy)}[problem.kind]
 
 
-Combine = Callable[[Float[Array, "members n outputs"]], Float[Array, "n outputs"]]
-"""Maps the members' outputs to those of the ensemble."""
-
-
 def log_mean_probability(logits: Float[Array, "members n ways"]) -> Float[Array, "n ways"]:
     """For classification: the logarithm of the members' mean probability of each class."""
     total = jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0)
     return total - math.log(len(logits))
 
 
-def combine_of(problem: Problem) -> Combine:
-    """How an ensemble predicts for a problem: by the mean for regression."""
+def combine_of(problem: Problem) -> Callable[[Array], Float[Array, "n outputs"]]:
+    """Maps the outputs `[members, n, outputs]` of an ensemble's members to its own: to their mean
+    for regression."""
     return partial(jnp.mean, axis=0) if problem.kind == "regression" else log_mean_probability

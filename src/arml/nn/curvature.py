@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
-from arml.core.episodes import Problem
 from arml.nn import networks
 from arml.nn.convolution import patches
 from arml.nn.networks import BaseNetwork, Conv2d, Linear, Statistics
@@ -44,9 +43,8 @@ def categorical_root(logits: Float[Array, "n ways"]) -> Float[Array, "ways n way
     return jnp.exp(log_p / 2).T[:, :, None] * scores
 
 
-def root_of(problem: Problem) -> Root:
-    """The root for a problem."""
-    return {"regression": gaussian_root, "classification": categorical_root}[problem.kind]
+ROOTS: dict[str, Root] = {"regression": gaussian_root, "classification": categorical_root}
+"""The root for each kind of problem."""
 
 
 class _Layer(NamedTuple):

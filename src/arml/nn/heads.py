@@ -36,7 +36,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples
-from arml.core.learner import Embedding, MetaLearner
+from arml.core.learner import Embedding, Learner
 from arml.nn.networks import BaseNetwork, Body, Linear
 
 ABSENT = -1e9
@@ -51,7 +51,7 @@ Classifier = Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]
 """From features to logits."""
 
 
-class Embedded(MetaLearner):
+class Embedded(Learner):
     """A learner that compares embeddings by a body, which no task adapts."""
 
     body: eqx.AbstractVar[Body]
@@ -94,14 +94,9 @@ def units(body: Body, features: tuple[int, ...]) -> int:
 class PrototypeHead(eqx.Module):
     """Gives a network a head made from its features of the support set."""
 
-    scale: float | Float[Array, ""]
-    """s: a float is a constant, an array is learned."""
+    scale: Float[Array, ""]
+    """s."""
     ways: int = eqx.field(static=True)
-
-    @classmethod
-    def learned(cls, scale: float, ways: int) -> "PrototypeHead":
-        """The head with a learned scale, which starts at `scale`."""
-        return cls(jnp.asarray(scale, jnp.float32), ways)
 
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
         features = net.body(support.x)
