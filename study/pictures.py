@@ -241,10 +241,10 @@ def links(study: Study) -> bytes:
         if one is None:
             axes.set_axis_off()
             continue
-        shares, vertices = shares_of(one), range(one["vertices"])
+        shares = shares_of(one)
         rows = [SHORT[family] for family in one["families"]]
         cells = [[f"{share:.2f}" for share in row] for row in shares]
-        heat(axes, shares, rows, [f"V{i}" for i in vertices], cells, norm=Normalize(0.0, 1.0))
+        heat(axes, shares, rows, cells, norm=Normalize(0.0, 1.0))
         axes.set_title(f"{name}, {shots}-shot, {one['step']:,} steps", loc="left")
     return render(drawing, "svg")
 

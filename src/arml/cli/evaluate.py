@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import Display, Shown, parse, print_json, say, tell
 from arml.cli.inputs import inputs_of
-from arml.report.tables import grid, make_rows, mean_score, spread_of, terminal_table
+from arml.report.tables import grid, make_rows, terminal_table
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result, read_config, seeds_in
 from arml.results.scores import format_score
@@ -189,14 +189,9 @@ def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
     results = [one.result for one in scored]
     if scored[0].run.folder == folder:
         return {**results[0]}
-    means = [result["score"]["mean"] for result in results]
-    return {
-        "folder": str(folder),
-        "metric": results[0]["metric"],
-        "mean": mean_score(means),
-        "spread": spread_of(means),
-        "runs": results,
-    }
+    (row,) = make_rows(results)
+    facts = {"folder": str(folder), "metric": row.metric, "mean": row.mean, "spread": row.spread}
+    return {**facts, "runs": results}
 
 
 def _named(folders: Sequence[Path], every: Sequence[Sequence["Scored"]]) -> list[Result]:

@@ -65,13 +65,15 @@ def heat(
     axes: Axes,
     values: np.ndarray,
     rows: Sequence[str],
-    columns: Sequence[str],
     numbers: Sequence[Sequence[str]] | None = None,
     *,
     norm: Normalize,
+    columns: Sequence[str] = (),
     cmap: Colormap = BLUES,
 ) -> AxesImage:
-    """A heat map, darker = higher, with the `numbers` in its cells."""
+    """A heat map, darker = higher, with the `numbers` in its cells. The columns are vertices if
+    they have no names."""
+    columns = columns or [f"V{i}" for i in range(values.shape[1])]
     image = axes.imshow(values, cmap=cmap, norm=norm, aspect="auto")
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)

@@ -19,18 +19,13 @@ Captioned = tuple[str, Figure, str, str]
 """A figure's name, the figure, its alternative text, its caption."""
 
 
-def _vertices(explain: JsonView) -> list[str]:
-    return [f"V{i}" for i in range(explain["vertices"])]
-
-
 @styled
 def link_maps(explain: JsonView) -> Figure:
     """How strongly each prototype (row) is linked to each vertex (column), a heat map for each
     family: the mean over its tasks, ± the standard deviation."""
     families = explain["families"]
     means, deviations = (
-        [np.asarray(explain["average"][name][part], float) for name in families]
-        for part in ("mean", "sd")
+        np.array([explain["average"][name][part] for name in families]) for part in ("mean", "sd")
     )
     names, vertices = explain["prototype_names"], explain["vertices"]
     columns = min(len(families), max(1, 26 // vertices), 4)
@@ -39,7 +34,7 @@ def link_maps(explain: JsonView) -> Figure:
     figure = Figure(figsize=(max(size[0], 4.6), size[1]), layout="constrained")
     figure.suptitle("Prototype-to-vertex links: mean ± SD over tasks", x=0.01, ha="left", size=11)
     grid = figure.subplots(rows, columns, squeeze=False)
-    norm = Normalize(0.0, max(float(mean.max()) for mean in means) or 1.0)
+    norm = Normalize(0.0, float(means.max()) or 1.0)
     for axes in grid.flat[len(families) :]:
         axes.set_axis_off()
     for axes, family, mean, sd in zip(grid.flat, families, means, deviations, strict=False):
@@ -48,7 +43,7 @@ def link_maps(explain: JsonView) -> Figure:
             for row in zip(mean, sd, strict=True)
         ]
         fits = vertices <= 12 and len(names) <= 10
-        image = heat(axes, mean, names, _vertices(explain), cells if fits else None, norm=norm)
+        image = heat(axes, mean, names, cells if fits else None, norm=norm)
         axes.set_title(family, loc="left")
     figure.colorbar(image, ax=grid, fraction=0.03, label="link weight (darker = higher)")
     return figure
@@ -88,7 +83,7 @@ def knowledge_graph(explain: JsonView) -> Figure:
     table, axes = figure.subplots(1, 2, width_ratios=[left, 4.6])
     numbers = [[f"{value:.2f}" for value in row] for row in read] if vertices <= 12 else None
     norm = Normalize(0.0, float(read.max()) or 1.0)
-    heat(table, read, families, _vertices(explain), numbers, norm=norm)
+    heat(table, read, families, numbers, norm=norm)
     table.set_title("Mean link from a family's prototypes", loc="left")
     # Cells no taller than wide, however few the families are.
     table.set_box_aspect(min(count / vertices, size[1] / left))
@@ -120,8 +115,8 @@ def _draw_circle(axes: Axes, explain: JsonView, read: np.ndarray) -> None:
     axes.scatter(
         xy[:, 0], xy[:, 1], s=area, color="#FFF3D6", edgecolor="#8a5a00", linewidth=1.4, zorder=2
     )
-    for name, (x, y) in zip(_vertices(explain), xy, strict=True):
-        axes.text(x, y, name, ha="center", va="center", weight="bold", color="#222222", zorder=3)
+    for i, (x, y) in enumerate(xy):
+        axes.text(x, y, f"V{i}", ha="center", va="center", weight="bold", color="#222222", zorder=3)
     label = "larger vertex = read more by the families"
     if mean_links(explain).any() and not explain["vertex_links_reach_tasks"]:
         label = "These links influence no task:\nthey have no meaning."
@@ -161,7 +156,8 @@ def effect_figure(explain: JsonView) -> Figure:
     axes.set_title(f"Mean loss ({unit}) ± 95%", loc="left")
     # By the vertices: a code that is replaced may cost a thousand times as much.
     most = max(float(np.abs(values[:, : len(found["vertices"])]).max(initial=0.0)), 1e-9)
-    heat(axes, values, families, list(entries), norm=TwoSlopeNorm(0, -most, most), cmap=DIVERGING)
+    norm = TwoSlopeNorm(0, -most, most)
+    heat(axes, values, families, columns=[*entries], norm=norm, cmap=DIVERGING)
     for j, entry in enumerate(entries.values()):
         for i, name in enumerate(families):
             one = entry[name]

@@ -197,11 +197,10 @@ def make_rows(results: Iterable[Result]) -> list[Row]:
             )
         rows.append(Row(recipe, tuple(runs)))
 
-    def goodness(row: Row) -> tuple[bool, float, str]:
-        sign = -1 if row.metric == "mse" else 1
-        return (row.mean is not None, sign * (row.mean or 0.0), row.recipe)
-
-    return sorted(rows, key=goodness)
+    signs = {"mse": -1, "accuracy": 1}
+    return sorted(
+        rows, key=lambda r: (r.mean is not None, signs[r.metric] * (r.mean or 0.0), r.recipe)
+    )
 
 
 def comparable(rows: Iterable[Row]) -> list[list[Row]]:
