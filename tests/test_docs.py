@@ -131,7 +131,7 @@ def carried_out(page: Path, less: dict[str, str] | None = None, **given: Any) ->
             exec(compile(block, page.name, "exec"), names)
             continue
         for line in block.splitlines():
-            words = shlex.split(line, comments=True)
+            words = shlex.split(re.sub(r"--steps \d+", "", line), comments=True)
             if words[:1] != ["arml"] or any(name in line for name in LONG):
                 continue
             small = [] if words[1] != "train" else SMALL

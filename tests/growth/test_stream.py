@@ -77,8 +77,9 @@ def test_what_is_refused(whole, tmp_path, capsys):
         "held must be": ["--held", "1"],
         "replay must be at most 1": ["--replay", "1.5"],
     }
+    new = ["train", "regression2d/maml", "--stream", "--run", str(tmp_path / "none")]
     for told, more in cases.items():
-        assert train(tmp_path / "none", *more) == 2
+        assert main([*new, *more]) == 2
         assert told in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
     # The folder of a stream is none for a plain training, nor the other way round.

@@ -161,12 +161,10 @@ def adapt_command(arguments: Sequence[str]) -> None:
             f"it is not needed): {each}"
         )
     answers = [] if queries is None else _answer(inputs, predictor, queries, options)
-    if options.report is not None:
+    if options.report is not None and isinstance(inputs, PictureInputs):
         from arml.predict.answers import write_answers
 
-        assert isinstance(inputs, PictureInputs)
-        assert inputs.thumbnails is not None
-        write_answers(options.report, predictor, names, answers, inputs.thumbnails)
+        write_answers(options.report, predictor, names, answers, inputs.thumbnails or {})
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
         predictor.save(options.save)
@@ -278,9 +276,9 @@ def _check_paths(options: AnswerOptions, *read: Path) -> None:
         if not path.exists():
             raise ValueError(f"nothing at {path}: check the path")
     out = options.out
-    if out is not None and out.is_dir():
-        raise ValueError(f"--out {out} is a folder: name a CSV file")
     if out is not None and out.exists():
+        if out.is_dir():
+            raise ValueError(f"--out {out} is a folder: name a CSV file")
         if any(out.samefile(path) for path in read):
             raise ValueError(f"--out {out} is a file that the command reads: name another")
         if out.suffix.lower() != ".csv":

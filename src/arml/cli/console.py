@@ -43,32 +43,31 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
-    """An instance of the dataclass `kind` from command-line arguments, as tyro reads them.
+    """An instance of the dataclass `kind` from command-line arguments; see `understood`."""
+    found: T = understood(kind, arguments, prog=prog)
+    return found
 
-    **Raises** `SystemExit` after `--help`, and `ValueError` in one line for arguments that are not
-    understood, or an option that stands twice, of which tyro would drop the first.
+
+def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any) -> Any:
+    """What `tyro.cli` makes of command-line arguments, with its `options`.
+
+    **Raises** `SystemExit` after `--help`, and `ValueError` in one line for what tyro would print
+    in a box before it exits, and for an option that stands twice, of which it would drop the first.
     """
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
     for name in {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{name} stands twice: give it once, with all of its values after it")
-    with in_one_line():
-        return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO)
-
-
-@contextlib.contextmanager
-def in_one_line() -> Iterator[None]:
-    """Raise as a `ValueError` what tyro would print in a box before it exits."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            yield
+            return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO, **options)
     except SystemExit as end:
         if not end.code:
             raise
-        rows = [row.strip("│| ") for row in Text.from_ansi(said.getvalue()).plain.splitlines()]
-        # The frame is left out, with its title; the parts inside are separated by lines.
-        parts = " ".join("\n" if {*row} <= {*"─-"} else row for row in rows[1:-1]).split("\n")
-        raise ValueError("; ".join(filter(None, map(str.strip, parts)))) from None
+    rows = [row.strip("│| ") for row in Text.from_ansi(said.getvalue()).plain.splitlines()]
+    # The frame is left out, with its title; the parts inside are separated by lines.
+    parts = " ".join("\n" if {*row} <= {*"─-"} else row for row in rows[1:-1]).split("\n")
+    raise ValueError("; ".join(filter(None, map(str.strip, parts))))
 
 
 @dataclass(frozen=True, kw_only=True)

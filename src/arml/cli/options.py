@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
-import tyro
 from rich.console import Console
 from tyro.conf import Suppress, arg
 
-from arml.cli.console import TYRO, Display, in_one_line, parse
+from arml.cli.console import Display, parse, understood
 from arml.experiment.choose import MINUTES, choose, paced
 from arml.experiment.options import REGISTRIES, Experiment
 from arml.experiment.recipes import recipe
@@ -89,10 +88,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
         finally:
             if found is not None:
                 _changed(found, ["--help"], prog)
-    with in_one_line():
-        options, rest = tyro.cli(
-            kind, args=list(words), prog=prog, config=TYRO, return_unknown_args=True
-        )
+    options, rest = understood(kind, words, prog=prog, return_unknown_args=True)
     if options.minutes is not None and options.steps is not None:
         raise ValueError("--minutes and --steps exclude each other: leave one out")
     if options.steps is not None and options.steps < 1:
