@@ -92,7 +92,7 @@ def test_seeds_are_averaged_and_the_two_spreads_kept_apart() -> None:
     assert row.mean == pytest.approx(2.0)
     assert row.ci95 == pytest.approx(0.1)
     assert row.spread == pytest.approx(1.0)
-    assert (row.family(FAMILIES[0]).text, row.family(FAMILIES[1]).text) == ("1.000", "1.100")
+    assert [row.family(name) for name in FAMILIES] == ["1.000 ± 0.200", "1.100 ± 0.200"]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,6 @@ from arml.results.files import write_text
 if TYPE_CHECKING:
     from arml.predict.answers import Answer
 
-_FEW = 2_000
-"""Pictures up to which all are read before anything is predicted."""
 LABELLED = 3
 """Least certain pictures that are named."""
 NONE = "none of these"
@@ -129,9 +127,6 @@ def adapt_command(arguments: Sequence[str]) -> None:
     queries = None
     if options.query:
         queries = inputs.queries(predictor, options.query)
-        if isinstance(inputs, PictureInputs) and len(queries.names) <= _FEW:
-            # So that a picture that cannot be read is named before the examples are checked.
-            queries = queries._replace(batches=list(queries.batches))
     elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
     table = isinstance(inputs, TableInputs)

@@ -21,6 +21,8 @@ THUMBNAIL = 96
 """Pixels a side of the pictures of a report."""
 AT_ONCE = 256
 """Pictures between two answers."""
+FEW = 2_000
+"""Pictures up to which all are read before anything is predicted."""
 GRID = 4
 """Patches of a picture on a side."""
 BLOCK = 10_000
@@ -143,7 +145,9 @@ class PictureInputs:
             bad.update((first + place, problem) for place, problem in own.items())
             return found
 
-        parts = map(read, range(0, len(pictures), AT_ONCE))
+        parts: Iterable[Any] = map(read, range(0, len(pictures), AT_ONCE))
+        if len(pictures) <= FEW:  # so that one that cannot be read is named before other work
+            parts = list(parts)
         return Queries([one.where for one in pictures], parts, pictures=pictures, bad=bad)
 
     def decisive(self, predictor: Any, queries: Queries) -> list[str]:

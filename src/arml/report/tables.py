@@ -1,8 +1,5 @@
 """One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`); and the
-tables of runs, drawn from their results.
-
-A cell is text with an optional second line.
-"""
+tables of runs, drawn from their results."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -23,8 +20,6 @@ class Cell:
     """One cell."""
 
     text: str = ""
-    small: str = ""
-    """A second line, smaller."""
     kind: str = ""
     """The name of its style on a page."""
     image: str = ""
@@ -57,7 +52,7 @@ class Table:
 def markdown(table: Table) -> str:
     """The table in Markdown, without its caption."""
     wide = len(table.columns)
-    rows = [[line.name, *map(_plain, line.cells)] for line in table.lines]
+    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
     filled = [row + [""] * (wide - len(row)) for row in rows]
     lines = []
     for cells in (table.columns, ["---", *["---:"] * (wide - 1)], *filled):
@@ -91,7 +86,7 @@ def terminal(table: Table) -> Group:
     # A break after the problem keeps columns narrow.
     names = [line.name.replace("/", "/\n") for line in lines]
     rows = [
-        [title, *(_plain(line.cells[index]) for line in lines)]
+        [title, *(line.cells[index].text for line in lines)]
         for index, title in enumerate(table.columns[1:])
     ]
     turned = grid(["", *names], rows)
@@ -103,12 +98,6 @@ def terminal(table: Table) -> Group:
     ]
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), turned, *map(Text, [table.caption, *notes]))
-
-
-def _plain(cell: Cell) -> str:
-    if cell.small.startswith("±"):
-        return f"{cell.text.rstrip('%')} {cell.small}"
-    return f"{cell.text}, {cell.small}" if cell.small else cell.text
 
 
 METRIC_NAMES = {"mse": "MSE", "accuracy": "Accuracy"}
@@ -151,14 +140,13 @@ class Row:
         """The standard deviation of the runs' means."""
         return spread_of([run["score"]["mean"] for run in self.runs])
 
-    def family(self, name: str) -> Cell:
+    def family(self, name: str) -> str:
         """The score of a family; a dash if no task was of it."""
         if not self.first["families"][name]["n"]:
-            return Cell("–")
+            return "–"
         scores = [run["families"][name] for run in self.runs]
-        half = mean_score([score["ci95"] for score in scores])
-        small = "" if half is None else f"± {number(half, self.metric)}"
-        return Cell(number(mean_score([score["mean"] for score in scores]), self.metric), small)
+        mean, half = (mean_score([one[part] for one in scores]) for part in ("mean", "ci95"))
+        return interval(mean, half, self.metric)
 
 
 def mean_score(values: Sequence[float | None]) -> float | None:
@@ -278,8 +266,8 @@ def table_of(rows: Sequence[Row]) -> Table:
         cells = (
             Cell(interval(row.mean, row.ci95, metric), kind="score"),
             Cell(spread),
-            *(row.family(family) for family in families),
-            Cell(f"{row.first['steps']:,} steps", duration(seconds)),
+            *(Cell(row.family(family)) for family in families),
+            Cell(f"{row.first['steps']:,} steps, {duration(seconds)}"),
         )
         lines.append(Line(name, cells))
     if (floor := floor_of(rows)) is not None:
