@@ -297,7 +297,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --columns", "--columns is for tables with any columns: leave it out"),
         (f"{points} points.csv --matter", "--matter is for pictures and tables with any columns"),
         (f"{points} points.csv --report a.html", "--report is for pictures: leave it out"),
-        (f"{points} points.csv --none", "--none is for classes, and these are numbers"),
+        (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
         (f"{photos} --save taken/file", "is a file, and no new or empty folder: name another"),
         (f"{photos} --out taken", "is a folder: name a CSV file"),

@@ -178,7 +178,7 @@ def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, caps
     for source, words, said in (
         (empty, ["--out", str(tmp_path / "out")], "pictures or Parquet files at"),
         (files[0], [], "--on takes one source and --out FOLDER"),
-        (files[0], ["--out", str(tmp_path / "out"), "--none"], "--on takes no --none"),
+        (files[0], ["--out", str(tmp_path / "out"), "--none"], "--none is for"),
     ):
         assert main(["predict", str(saved), str(source), "--on", "ray", *words]) == 2
         assert said in capsys.readouterr().err

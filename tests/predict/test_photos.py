@@ -436,7 +436,7 @@ def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
     assert main(["predict", "kept", "photos", "--none"]) == 0
     assert capsys.readouterr().out.count("\n") == 5
     assert main(["adapt", "--support", "own", "--save", "kept", "--none"]) == 2
-    assert "are for --query: leave them out" in capsys.readouterr().err
+    assert "--none is for --query: leave it out" in capsys.readouterr().err
     (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
     assert main(["adapt", "--support", "few.csv", "--target", "b", "--query", "few.csv"]) == 2
     assert "a table needs a learner" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import Display, ModelOptions, command, doubts, parse, tell
+from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
 from arml.cli.inputs import Inputs, PictureInputs, Queries, TableInputs, inputs_of, is_table
 from arml.results.files import write_text
 
@@ -24,12 +24,6 @@ LABELLED = 3
 """Least certain pictures that are named."""
 NONE = "none of these"
 """The label of queries that may belong to none of the classes."""
-_TAKEN_BY = {
-    **dict.fromkeys(("strict", "sort_into", "report"), ("pictures",)),
-    **dict.fromkeys(("columns", "without", "keep", "dates"), ("tables",)),
-    **dict.fromkeys(("group", "matter"), ("pictures", "tables")),
-}
-"""The kinds of inputs that take an option; those of all kinds are not named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +124,8 @@ def adapt_command(arguments: Sequence[str]) -> None:
     elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
     table = isinstance(inputs, TableInputs)
-    if queries is None and (options.none or options.sort_into or (options.matter and not table)):
-        raise ValueError("--none, --sort-into and --matter are for --query: leave them out")
+    if queries is None:
+        refuse(options, ("none", "sort_into", *(() if table else ("matter",))), "--query")
     kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({kind})")
     predictor = predictor.using(predictor.models[-1])  # all of its models together
@@ -191,9 +185,9 @@ def predict_command(arguments: Sequence[str]) -> None:
 def _predict_on(options: PredictOptions, on: str) -> None:
     from arml.predict.batches import BatchPredictor, predict_parts
 
-    useless = ("none", "columns", "matter", "strict", "sort_into")
-    if odd := [f"--{name.replace('_', '-')}" for name in useless if getattr(options, name)]:
-        raise ValueError(f"--on takes no {', '.join(odd)}: leave it out")
+    refuse(
+        options, ("none", "columns", "matter", "strict", "sort_into"), "predictions without --on"
+    )
     if len(options.query) > 1 or options.out is None:
         raise ValueError("--on takes one source and --out FOLDER: give both")
     predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
@@ -210,13 +204,14 @@ def _reader(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: s
     """The reader of a learner's inputs. **Raises** `ValueError` for paths of another kind, and for
     an option that its inputs or its answers do not have."""
     inputs = inputs_of(learner, paths, name)
-    for option, kinds in _TAKEN_BY.items():
-        if getattr(options, option, None) and learner.inputs not in kinds:
-            owners = " and ".join(kinds).replace("tables", "tables with any columns")
-            raise ValueError(f"--{option.replace('_', '-')} is for {owners}: leave it out")
-    for option in ("none", "sort_into", "report"):
-        if getattr(options, option, None) and learner.problem.kind == "regression":
-            raise ValueError(f"--{option.replace('_', '-')} is for classes, and these are numbers")
+    if learner.inputs != "pictures":
+        refuse(options, ("strict", "sort_into", "report"), "pictures")
+    if learner.inputs != "tables":
+        refuse(options, ("columns", "without", "keep", "dates"), "tables with any columns")
+    if learner.inputs == "vectors":
+        refuse(options, ("group", "matter"), "pictures and tables with any columns")
+    if learner.problem.kind == "regression":
+        refuse(options, ("none", "sort_into", "report"), "classes")
     if isinstance(inputs, PictureInputs):
         inputs.strict = options.strict
         inputs.thumbnails = {} if getattr(options, "report", None) else None

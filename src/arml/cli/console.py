@@ -70,6 +70,13 @@ def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any
     raise ValueError("; ".join(filter(None, map(str.strip, parts))))
 
 
+def refuse(options: object, names: Sequence[str], owners: str) -> None:
+    """Raise `ValueError` for the first of these options that was given: it is for others."""
+    for name in names:
+        if getattr(options, name, None) != getattr(type(options), name, None):
+            raise ValueError(f"--{name.replace('_', '-')} is for {owners}: leave it out")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How an ONNX model of pictures is used. Other options are read from the file

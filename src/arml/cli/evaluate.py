@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from arml.cli.console import Display, Shown, parse, print_json, say, tell
+from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
 from arml.cli.inputs import inputs_of
 from arml.report.tables import grid, make_rows, terminal_table
 from arml.results.files import Json, RunError, write_json
@@ -61,12 +61,6 @@ class EvaluateOptions:
     out: Path | None = None
     """Write the result to this file, and not to the folder."""
 
-    def refuse(self, names: Sequence[str], owners: str) -> None:
-        """Raise `ValueError` for the first of these options that was given, as it is for others."""
-        for name in names:
-            if getattr(self, name) != getattr(EvaluateOptions, name):
-                raise ValueError(f"--{name} is for {owners}: leave it out for {self.folder}")
-
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
@@ -75,7 +69,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     if options.query is not None and not options.folder.exists():
         check_predictor(options.folder)
     if is_predictor(options.folder):
-        options.refuse(("tasks", "split", "steps", "ways", "shots", "against"), "runs")
+        refuse(options, ("tasks", "split", "steps", "ways", "shots", "against"), "runs")
         found, shown = _predictor(options)
     elif is_learner(options.folder):
         raise ValueError(
@@ -84,7 +78,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
             "predicts your examples"
         )
     else:
-        options.refuse(("query", "target", "model"), "predictors")
+        refuse(options, ("query", "target", "model"), "predictors")
         found, shown = _runs(options)
     if options.out is not None:
         write_json(options.out, found)

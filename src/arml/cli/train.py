@@ -248,8 +248,8 @@ def _print_end(console: Console, folder: Path) -> None:
     """Print where the results are, and the next command."""
     say(
         console,
-        f"metrics.jsonl, checkpoints and config.json are in {folder}",
         "± is the 95% interval over validation tasks",
+        f"metrics.jsonl, checkpoints and config.json are in {folder}",
         f"next: {command('evaluate', str(folder))}",
     )
 
