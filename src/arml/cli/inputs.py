@@ -21,7 +21,7 @@ THUMBNAIL = 96
 """Pixels a side of the pictures of a report."""
 AT_ONCE = 256
 """Pictures between two answers."""
-FEW = 2_000
+_FEW = 2_000
 """Pictures up to which all are read before anything is predicted."""
 GRID = 4
 """Patches of a picture on a side."""
@@ -146,7 +146,7 @@ class PictureInputs:
             return found
 
         parts: Iterable[Any] = map(read, range(0, len(pictures), AT_ONCE))
-        if len(pictures) <= FEW:  # so that one that cannot be read is named before other work
+        if len(pictures) <= _FEW:  # so that one that cannot be read is named before other work
             parts = list(parts)
         return Queries([one.where for one in pictures], parts, pictures=pictures, bad=bad)
 
