@@ -101,8 +101,8 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     tasks = _TASKS if options.tasks is None else options.tasks
     settings: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
-    usual = options.split == "test" and options.steps is None and not shape
-    keeps = usual and options.out is None
+    usual = options.split == "test" and options.steps is None and options.out is None
+    keeps = usual and not shape
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept_scores
         from arml.results.comparisons import compare
@@ -276,8 +276,7 @@ def explain_command(arguments: Sequence[str]) -> None:
     options = parse(ExplainOptions, arguments, prog="arml explain")
     from arml.explain.explaining import explain
 
-    for path in explain(options.folder, options.out, tasks=options.tasks):
-        say(Console(), str(path))
+    say(Console(), *map(str, explain(options.folder, options.out, tasks=options.tasks)))
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,7 @@ class Parsed(Generic[T]):
     options: T
     experiment: Experiment
     lines: list[str]
-    """A line for each choice that was made for the user."""
-    named: bool
-    """Whether the user named a recipe."""
+    """A line for each choice that was made for the user, who named no recipe."""
     words: list[str]
     """The words that chose the experiment, without its steps."""
 
@@ -115,7 +113,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
     again = [name] if name else []
     for option, value in options.given(*_WORDS).items():
         again += [f"--{option}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return Parsed(options, experiment, lines, found is not None, [*again, *rest])
+    return Parsed(options, experiment, lines, [*again, *rest])
 
 
 def timed(
@@ -125,7 +123,7 @@ def timed(
     `usual` ones if the user gave data alone. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
     minutes = options.minutes
-    if minutes is None and not (parsed.named or options.steps):
+    if minutes is None and parsed.lines and not options.steps:
         minutes = usual
     if minutes is None or not experiment.steps:
         return experiment
