@@ -22,7 +22,6 @@ from arml.explain.explaining import (
     inside,
     prototype_names,
     read_task,
-    read_tasks,
 )
 from arml.explain.interventions import code_of, equal, other_codes, silenced, without
 from arml.nn.networks import MLPOptions
@@ -72,6 +71,15 @@ def learner(options):
     return options.build(net, PROBLEM, key=jax.random.key(1))
 
 
+def losses(run, changed):
+    """What each task loses by a change of the run's learner."""
+    scored = [
+        evaluate(one, run.splits.test, split="test", n=TASKS, chunk=25)
+        for one in (changed, run.learner)
+    ]
+    return scored[0].values - scored[1].values, scored[0].families
+
+
 def test_all_files_are_written_and_returned(run, files):
     names = ["explain.json"]
     for figure in ("knowledge-graph", "links", "effects"):
@@ -116,15 +124,10 @@ def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_n
     removed = eqx.tree_at(
         lambda m: m.encode.graph, trained.learner, without(trained.learner.encode.graph, KEPT)
     )
-    test = trained.splits.test
-    scored = [
-        evaluate(learner, test, split="test", n=TASKS, chunk=25)
-        for learner in (removed, trained.learner)
-    ]
-    loss = scored[0].values - scored[1].values
+    loss, families = losses(trained, removed)
     assert found["vertices"][0]["all"]["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
     counts = [found["vertices"][0][name]["n"] for name in FAMILIES]
-    assert counts == [(scored[0].families == i).sum() for i in range(len(FAMILIES))]
+    assert counts == [(families == i).sum() for i in range(len(FAMILIES))]
     rows = [*found["vertices"], found["links"], *found["use"].values()]
     entries = [entry for row in rows for entry in row.values() if entry["p"] is not None]
     ps, adjusted = ([entry[name] for entry in entries] for name in ("p", "adjusted"))
@@ -139,8 +142,7 @@ def test_another_code_costs_what_it_costs(trained, files):
     codes = concatenated(looks(code_of, learner, test, split="test", n=TASKS, chunk=25))[0]
     mean = jnp.asarray(codes.mean(0))
     same = eqx.tree_at(lambda m: m.encode, learner, lambda support: (mean, 0.0))
-    scored = [evaluate(one, test, split="test", n=TASKS, chunk=25) for one in (same, learner)]
-    loss = scored[0].values - scored[1].values
+    loss, _ = losses(trained, same)
     entry = found["mean"]["all"]
     assert entry["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
     assert entry["median"] == pytest.approx(np.median(loss), rel=1e-2, abs=1e-6)
@@ -191,15 +193,13 @@ def test_prototypes_are_named_and_the_median_is_taken_between_different_vertices
     assert default_threshold(np.zeros((1, 1))) == 0.5
 
 
-def test_one_task_of_a_family_has_no_deviation_and_none_is_refused(trained):
-    reads = read_tasks(trained.learner, trained.splits.test, n=1, chunk=5)
-    index = int(reads.family[0])
-    names = tuple(str(i) for i in range(index + 1))
-    with pytest.raises(RunError, match=r"none of 1 tasks is of the family '\w+'; raise --tasks"):
-        by_family(reads.links, reads.family, (*names, "another"))
-    one = by_family(reads.links, np.zeros(1, int), ("only",))
-    assert np.max(one["average"]["only"]["sd"]) == 0
-    assert one["average"]["only"]["mean"] == reads.links[0].tolist()
+def test_one_task_of_a_family_has_no_deviation_and_none_is_refused():
+    links, families = np.arange(6.0).reshape(1, 2, 3), np.zeros(1, int)
+    one = by_family(links, families, ("only",))["average"]["only"]
+    assert np.max(one["sd"]) == 0
+    assert one["mean"] == links[0].tolist()
+    with pytest.raises(RunError, match=r"none of 1 tasks is of the family 'other'; raise --tasks"):
+        by_family(links, families, ("only", "other"))
 
 
 def test_a_learner_without_a_graph_is_refused():

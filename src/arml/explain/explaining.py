@@ -120,11 +120,6 @@ def read_task(learner: PyTree, task: Task, key: Array) -> _Read:
     return _Read(reading.links, task.family, effect, jnp.any(between != 0))
 
 
-def read_tasks(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> _Read:
-    """The readings of the first `n` test tasks, with a leading axis of tasks, as NumPy arrays."""
-    return _Read(*concatenated(looks(read_task, learner, tasks, split="test", n=n, chunk=chunk)))
-
-
 def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """ARML's meta-knowledge graph, on `n` test tasks.
 
@@ -144,7 +139,8 @@ def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Js
             "a run with vertices 0 has no meta-knowledge graph; name a run of ARML that was "
             "trained with vertices"
         )
-    reads = read_tasks(learner, tasks, n=n, chunk=chunk)
+    found = concatenated(looks(read_task, learner, tasks, split="test", n=n, chunk=chunk))
+    reads = _Read(*found)
     links = np.asarray(encoder.graph.connect(encoder.graph.vertices), np.float64)
     if not (np.isfinite(reads.links).all() and np.isfinite(links).all()):
         raise RunError(
