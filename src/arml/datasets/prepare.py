@@ -88,16 +88,6 @@ class Store:
     index: JsonView
 
     @property
-    def families(self) -> tuple[str, ...]:
-        """Names of the families, in order."""
-        return tuple(self.index["families"])
-
-    @property
-    def size(self) -> int:
-        """Pixels a side."""
-        return int(self.index["size"])
-
-    @property
     def copies(self) -> tuple[str, ...]:
         """The families whose pictures somebody else resized before, in words."""
         said = ((f, about.get("copy")) for f, about in self.index["families"].items())
@@ -162,7 +152,7 @@ def open_store(folder: Path) -> Store:
     read_as(Index, index, str(path), f"remove the folder {folder.name}, and prepare it again")
     store = Store(folder, index)
     for _, _, entry, file in store.entries():
-        shape = (sum(entry["counts"]), store.size, store.size, 3)
+        shape = (sum(entry["counts"]), index["size"], index["size"], 3)
         try:
             images = np.load(file, mmap_mode="r", allow_pickle=False)
         except Exception:  # NumPy parses the header, which may be anything

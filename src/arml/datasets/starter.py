@@ -13,7 +13,7 @@ from PIL import Image
 
 from arml.datasets.decode import FILTERS
 from arml.datasets.folders import PARTS, ImageFamily, Parts
-from arml.results.files import Json, checksum, read_json
+from arml.results.files import checksum, read_json
 
 SIZE = 32
 """Pixels a side of a picture."""
@@ -31,7 +31,7 @@ def load_starter(
       are filtered here, which takes about a second, and have their family's split.
     """
     families: list[ImageFamily] = []
-    for name, about in read_index(folder)["families"].items():
+    for name, about in read_json(folder / "index.json")["families"].items():
         classes, each, split = tuple(about["samples"]), about["each"], about["split"]
         sheet = np.asarray(Image.open(folder / about["file"]).convert("L"))
         tiles = sheet.reshape(len(classes), SIZE, each, SIZE).swapaxes(1, 2)
@@ -45,8 +45,3 @@ def load_starter(
             shown = f"{name}-{through}" if through else name
             families.append(ImageFamily(shown, classes, images, counts, digest, split))
     return families, {family.name: family.split or {} for family in families}
-
-
-def read_index(folder: Path = FOLDER) -> Json:
-    """The content of `index.json`."""
-    return read_json(folder / "index.json")

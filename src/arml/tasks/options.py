@@ -344,22 +344,23 @@ class StoreOptions(EpisodeOptions):
         if they fit there; otherwise they are streamed."""
         self.check()
         store = open_store(place(self.store))
-        if store.size != self.size:
+        size, families = store.index["size"], store.index["families"]
+        if size != self.size:
             raise ValueError(
-                f"{store.folder}: expected pictures of {self.size} px, got {store.size}; give "
-                f"--size {store.size}, or prepare the data set again"
+                f"{store.folder}: expected pictures of {self.size} px, got {size}; give "
+                f"--size {size}, or prepare the data set again"
             )
         digests, disk = store.digests(), store.bytes > device_room()
 
-        if unknown := [name for name in self.only if name not in store.families]:
-            raise ValueError(f"unknown family {unknown[0]!r}{nearest(unknown[0], store.families)}")
+        if unknown := [name for name in self.only if name not in families]:
+            raise ValueError(f"unknown family {unknown[0]!r}{nearest(unknown[0], families)}")
 
         def tasks(part: str) -> TaskDistribution:
-            only = (part != "test" and self.only) or store.families
-            families = [family for family in store.part(part) if family.name in only]
+            only = (part != "test" and self.only) or families
+            some = [family for family in store.part(part) if family.name in only]
             stated = self.stated({name: digests[name] for name in digests if name in only})
             how = {"stated": stated, "disk": disk, "copies": store.copies}
-            return self.episodes(families, part, **how)
+            return self.episodes(some, part, **how)
 
         return Splits(tasks("train"), tasks("validation"), tasks("test"), digests)
 
