@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -192,10 +193,7 @@ def _predict_on(options: PredictOptions, on: str) -> None:
         raise ValueError("--on takes one source and --out FOLDER: give both")
     predict, out = BatchPredictor(options.predictor, options.model, options.level), options.out
     with doubts(), Display(Console(stderr=True), "reading the source") as display:
-
-        def watch(done: int, total: int) -> None:
-            display.show("predicting", done, total, note=f"{done:,} of {total:,} parts")
-
+        watch = partial(display.show, "predicting parts")
         counts = predict_parts(predict, options.query[0], out, on=on, watch=watch)
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
 

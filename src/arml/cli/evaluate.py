@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,7 +120,7 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
                 shape=shape,
                 devices=own_cores(),
                 simple=simple,
-                watch=lambda done, total: display.show("scoring tasks", done, total),
+                watch=partial(display.show, "scoring tasks"),
             )
             if keeps:
                 keep(found)

@@ -8,6 +8,7 @@ predictor, read `queries`, and name the part of each that is `decisive`.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,11 +80,9 @@ class PictureInputs:
 
         what = "reading pictures"
         with doubts(), Display(Console(stderr=True), what) as display:
-
-            def progress(done: int, total: int) -> None:
-                display.show(what, done, total)
-
-            found: np.ndarray = self.learner.read(pictures, progress=progress, bad=bad)
+            found: np.ndarray = self.learner.read(
+                pictures, progress=partial(display.show, what), bad=bad
+            )
             if self.thumbnails is not None:
                 small = pixels_of(pictures, THUMBNAIL, crop=1.0, bad={})
                 self.thumbnails |= zip((one.where for one in pictures), small, strict=True)
