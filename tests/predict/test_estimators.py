@@ -8,7 +8,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,25 +19,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import arml
-from arml.algorithms import ALGORITHMS
 from arml.datasets.starter import load_starter
-from arml.experiment.options import Experiment
-from arml.experiment.recipes import build
-from arml.nn.networks import Conv4Options, MLPOptions
 from arml.predict.predictor import Predictor
 from arml.results.files import RunError
+from untrained import untrained
 
 
-def learner(kind: str, *features: int, algorithm: str = "", ways: int = 4) -> arml.FewShotLearner:
-    """A learner of few weights."""
-    algorithm = algorithm or {"classification": "protonet", "regression": "versa"}[kind]
-    problem = arml.Problem(kind, features, ways if kind == "classification" else 1, 5, 5)
-    options = ALGORITHMS[algorithm].options(problem)
-    if algorithm == "versa":
-        options = replace(options, width=8)
-    network = Conv4Options(filters=4) if len(features) == 3 else MLPOptions((8,), "he")
-    experiment = Experiment("own", options, network=network)
-    return arml.FewShotLearner(build(experiment, problem), problem, experiment)
+def learner(*features: int) -> arml.FewShotLearner:
+    return untrained("protonet", *features, ways=4)
 
 
 def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,17 +71,19 @@ def passes_the_checks(estimator, expected=CLASSIFIERS):
     "kind", [partial(arml.FewShotClassifier, uses="learner"), arml.FewShotRegressor]
 )
 def test_scikit_learns_own_checks(kind, features):
-    of = "regression" if kind is arml.FewShotRegressor else "classification"
-    assert passes_the_checks(kind(learner(of, features))) > 20
+    own = learner(features)
+    if kind is arml.FewShotRegressor:
+        own = untrained("versa", features, width=8)
+    assert passes_the_checks(kind(own)) > 20
 
 
 def test_scikit_learns_own_checks_of_all_together():
-    assert passes_the_checks(arml.FewShotClassifier(learner("classification", 10))) > 20
+    assert passes_the_checks(arml.FewShotClassifier(learner(10))) > 20
 
 
 @pytest.mark.slow
 def test_scikit_learns_own_checks_of_sample_weights():
-    assert passes_the_checks(arml.FewShotClassifier(learner("classification", 10), "logistic")) > 20
+    assert passes_the_checks(arml.FewShotClassifier(learner(10), "logistic")) > 20
 
 
 @pytest.mark.slow
@@ -110,7 +100,7 @@ def test_scikit_learns_own_checks_of_tables(kind):
 def test_labels_are_ones_own_and_classes_of_any_size(names):
     x, y = blobs(3)
     labels = np.asarray(names)[y]
-    model = arml.FewShotClassifier(learner("classification", 3)).fit(x[4:], labels[4:])
+    model = arml.FewShotClassifier(learner(3)).fit(x[4:], labels[4:])
     assert list(model.classes_) == sorted(names)
     assert list(model.predict(x)) == list(labels)
     assert model.score(x, labels) == 1
@@ -121,23 +111,23 @@ def test_frames_and_columns_of_pandas():
     x, y = blobs(3)
     frame = pd.DataFrame(x, columns=["a", "b", "c"])
     frame["kind"] = np.array(["oak", "elm", "ash"])[y]
-    model = arml.FewShotClassifier(learner("classification", 3))
+    model = arml.FewShotClassifier(learner(3))
     model.fit(frame[["a", "b", "c"]], frame["kind"])
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     assert list(model.predict(frame[["a", "b", "c"]])) == list(frame["kind"])
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[["c", "b", "a"]])
     # The predictor behind it takes them as well.
-    few = learner("classification", 3).adapt(frame[["a", "b", "c"]], frame["kind"].astype(object))
+    few = learner(3).adapt(frame[["a", "b", "c"]], frame["kind"].astype(object))
     assert list(few.predict(frame[["a", "b", "c"]])) == list(frame["kind"])
     for missing in (None, np.nan, pd.NA):
         with pytest.raises(ValueError, match="a label for every input"):
-            learner("classification", 3).adapt(x, [missing, *frame["kind"][1:]])
+            learner(3).adapt(x, [missing, *frame["kind"][1:]])
 
 
 def test_arrays_of_jax_and_pytorch():
     x, y = blobs(3)
-    model = arml.FewShotClassifier(learner("classification", 3)).fit(x, y)
+    model = arml.FewShotClassifier(learner(3)).fit(x, y)
     expected = model.predict_proba(x.astype(np.float32))
     given = jnp.asarray(x, jnp.float32)
     np.testing.assert_allclose(model.fit(given, jnp.asarray(y)).predict_proba(given), expected)
@@ -149,7 +139,7 @@ def test_arrays_of_jax_and_pytorch():
 def test_images_as_they_are_and_as_flat_rows():
     rng = np.random.default_rng(0)
     images, y = rng.integers(0, 256, (4, 16, 16, 3), dtype=np.uint8), ["a", "a", "b", "b"]
-    model = arml.FewShotClassifier(learner("classification", 16, 16, 3)).fit(images, y)
+    model = arml.FewShotClassifier(learner(16, 16, 3)).fit(images, y)
     assert model.n_features_in_ == 768
     expected = model.predict_proba(images)
     flat = images.reshape(4, -1) / 255
@@ -160,22 +150,23 @@ def test_images_as_they_are_and_as_flat_rows():
         model.fit(images.astype(int), y)
 
 
-def test_in_a_pipeline_a_cross_validation_and_another_process():
+def test_in_a_pipeline_a_search_a_cross_validation_and_another_process():
     x, y = blobs(3)
-    pipeline = make_pipeline(StandardScaler(), arml.FewShotClassifier(learner("classification", 3)))
-    assert cross_val_score(pipeline, x, y, cv=3).mean() > 0.7
-    model = clone(pipeline).fit(x, y)
-    expected = model.predict_proba(x)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(x), expected)
-
-
-def starter_pictures(each: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures of three glyphs of the starter set's test part."""
-    families, split = load_starter()
-    glyphs = next(family for family in families if family.name == "glyphs")
-    places = [glyphs.classes.index(name) for name in sorted(split["glyphs"]["test"])[:3]]
-    chosen = [glyphs.first[i] + j for i in places for j in range(each)]
-    return glyphs.images[chosen], np.repeat(["alpha", "beta", "gamma"], each)
+    blind = replace(learner(3), learner=jax.tree.map(lambda leaf: 0 * leaf, learner(3).learner))
+    pipeline = make_pipeline(StandardScaler(), arml.FewShotClassifier(uses="learner"))
+    grid = {"fewshotclassifier__learner": [blind, learner(3)]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(x, y)
+    assert search.best_index_ == 1
+    assert cross_val_score(search.best_estimator_, x, y, cv=3).mean() > 0.7
+    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
+    line = arml.FewShotRegressor("regression2d").fit(points, points[:, 0])
+    for model, queries in ((clone(search.best_estimator_).fit(x, y), x), (line, points)):
+        packed = pickle.dumps(model)
+        assert b"tanh" not in packed  # data, and no functions
+        np.testing.assert_array_equal(pickle.loads(packed).predict(queries), model.predict(queries))
+    restore, (files, model) = learner(3).__reduce__()
+    with pytest.raises(RunError, match="altered"):
+        restore({**files, "weights.safetensors": files["weights.safetensors"][:-1] + b"?"}, model)
 
 
 def test_pictures_need_no_learner_to_be_named():
@@ -194,63 +185,17 @@ def test_pictures_need_no_learner_to_be_named():
         again.predict_proba(photographs), model.fit(photographs, y).predict_proba(photographs)
     )
     # Of one grey drawing of each class none can be left out: the learner of drawings takes them.
-    drawings, names = starter_pictures(1)
-    model.fit(drawings, names)
+    families, split = load_starter()
+    glyphs = next(family for family in families if family.name == "glyphs")
+    first = [glyphs.first[glyphs.classes.index(name)] for name in split["glyphs"]["test"][:3]]
+    model.fit(glyphs.images[first], ["alpha", "beta", "gamma"])
     assert isinstance(model.predictor_, Predictor)
-    assert model.score(drawings, names) > 0.9
-
-
-@pytest.mark.slow
-def test_the_learner_of_drawings_goes_through_joblib(tmp_path):
-    x, y = starter_pictures()
-    model = arml.FewShotClassifier("starter").fit(x, y)
-    joblib.dump(model, tmp_path / "model.joblib")
-    again = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
-    assert list(again.classes_) == ["alpha", "beta", "gamma"]
-    # The file holds the learner: the name `starter` may mean another one later.
-    assert again.predictor_.learner is not model.predictor_.learner
-    assert b"tanh" not in pickle.dumps(model)
-    assert clone(again).learner == "starter"
-    assert cross_val_score(model, x, y, cv=2).mean() > 0.6
-    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
-    line = arml.FewShotRegressor().fit(points, points[:, 0])
-    copy = pickle.loads(pickle.dumps(line))
-    np.testing.assert_array_equal(copy.predict(points), line.predict(points))
-    assert copy.predict(points).shape == (10,)
-
-
-def test_a_grid_search_chooses_between_learners():
-    x, y = blobs(3)
-    blind = learner("classification", 3)
-    zero = jax.tree.map(lambda leaf: 0 * leaf, blind.learner)
-    blind = replace(blind, learner=zero)
-    search = GridSearchCV(
-        arml.FewShotClassifier(uses="learner"),
-        {"learner": [blind, learner("classification", 3)]},
-        cv=3,
-    ).fit(x, y)
-    assert search.best_index_ == 1
-    assert search.best_score_ > 0.7
-    assert search.predict(x).shape == (18,)
-
-
-def test_a_learner_of_one_model_refuses_the_names_of_others():
-    with pytest.raises(ValueError, match="cannot use 'logistic': leave `uses` out"):
-        arml.FewShotClassifier("tables", uses="logistic").fit([[0.0], [1.0]], ["a", "b"])
-
-
-def test_it_predicts_by_the_model_that_it_is_told():
-    (x, y), own = blobs(4), learner("classification", 4)
-    every = arml.FewShotClassifier(own, uses="ensemble").fit(x, y)
-    wanted = own.adapt(x, y).using("ensemble").predict_proba(x)
-    np.testing.assert_allclose(every.predict_proba(x), wanted, rtol=1e-6)
-    with pytest.raises(ValueError, match="choose learner or logistic or ensemble"):
-        clone(every).set_params(uses="edges").fit(x, y)
+    new = glyphs.images[[place + k for place in first for k in range(1, 6)]]
+    assert model.score(new, np.repeat(["alpha", "beta", "gamma"], 5)) > 0.6
 
 
 def test_sample_weights_where_the_model_can_use_them():
-    (x, y), own = blobs(4), learner("classification", 4)
+    (x, y), own = blobs(4), learner(4)
     weight = 1.0 + (np.arange(18) % 3 == 0)
     model = arml.FewShotClassifier(own, uses="logistic").fit(x, y, weight)
     twice = np.concatenate([np.arange(18), np.arange(0, 18, 3)])
@@ -268,17 +213,9 @@ def test_sample_weights_where_the_model_can_use_them():
         arml.FewShotClassifier("tables").fit(x, y, weight)
 
 
-def test_a_pickle_that_was_altered_is_refused():
-    restore, (files, model) = learner("classification", 3).__reduce__()
-    assert {*files} == {"config.json", "weights.safetensors"}
-    weights = files["weights.safetensors"]
-    with pytest.raises(RunError, match="altered"):
-        restore({**files, "weights.safetensors": weights[:-1] + b"?"}, model)
-
-
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_it_predicts_by_the_named_model_and_refuses_what_does_not_fit(tmp_path):
     x, y = blobs(3)
-    few = learner("classification", 3)
+    few = learner(3)
     with pytest.raises(ValueError, match="use the other estimator"):
         arml.FewShotRegressor(few).fit(x, y)
     with pytest.raises(ValueError, match=r"2 feature\(s\), but the learner was meta-trained on 3"):
@@ -289,6 +226,13 @@ def test_what_does_not_fit_is_refused(tmp_path):
         arml.FewShotClassifier(few).fit(x, np.zeros(18))
     with pytest.raises(RunError, match="no learner at"):
         arml.FewShotClassifier(tmp_path / "none").fit(x, y)
+    with pytest.raises(ValueError, match="cannot use 'logistic': leave `uses` out"):
+        arml.FewShotClassifier("tables", uses="logistic").fit(x, y)
+    every = arml.FewShotClassifier(few, uses="ensemble").fit(x, y)
+    wanted = few.adapt(x, y).using("ensemble").predict_proba(x)
+    np.testing.assert_allclose(every.predict_proba(x), wanted, rtol=1e-6)
+    with pytest.raises(ValueError, match="choose learner or logistic or ensemble"):
+        every.set_params(uses="edges").fit(x, y)
 
 
 def test_files_are_learned_by_every_learner_of_pictures(tmp_path):

@@ -29,6 +29,10 @@ def test_marks_agree_with_scikit_learn():
     assert list(np.sort(own)) == list(own)
     assert str(marks) in marks.lines([str(i) for i in range(50)])[0]
     assert repr(marks) == f"Evaluation({marks})"
+    marks = Evaluation(KINDS, np.array([0, 0, 1]), np.array([[9, 1, 0], [2, 8, 0], [6, 4, 0]]) / 10)
+    assert marks.mistakes.tolist() == [1, 2]
+    assert "b: labelled ash, predicted as elm (80%)" in marks.lines("abc")[1]
+    assert "accuracy 33% (1 of 3; 95% interval 6% to 79%)" in str(marks)
 
 
 def test_labels_are_classes_of_any_type():
@@ -86,23 +90,14 @@ def test_a_predictor_is_evaluated(place, capsys):
     assert len(found["mistakes"]) == 9 - right == 9 - np.trace(found["confusion"])
     assert f"accuracy {right / 9:.0%} ({right} of 9" in said
 
+    given = ["adapt", "starter", "--support", str(place / "own"), "--save", str(place / "two")]
+    assert main(given) == 0  # with the check, and of the same weights
+    warned = " ".join(capsys.readouterr().err.split())
+    assert "predicting with a weighted mean: the learner" in warned
+    assert arml.load_predictor(place / "two").weights == predictor.weights
     predictor.using("edges").save(kept)
     assert main(["evaluate", kept, "--query", more, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by"] == "edges"
-
-
-def test_the_command_predicts_with_an_ensemble(place, capsys):
-    own, kept = str(place / "own"), place / "together"
-    given = ["adapt", "starter", "--support", own, "--save", str(kept)]
-    assert main(given) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "predicting with a weighted mean: the learner" in said
-    task = json.loads((kept / "config.json").read_text())["task"]
-    assert task["model"] == "ensemble"
-    assert {*task["weights"]} == {"learner", "logistic", "edges"}
-    assert sum(task["weights"].values()) == pytest.approx(1)
-    assert main([*given, "--no-reliability"]) == 0
-    assert json.loads((kept / "config.json").read_text())["task"] == task
 
 
 def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, capsys):

@@ -1,7 +1,6 @@
 """The learner of photographs: its head against the formulas, its pictures, its files."""
 
 import io
-import os
 import pickle
 import shutil
 import subprocess
@@ -16,8 +15,6 @@ import pytest
 from PIL import Image
 
 from arml.cli import main
-from arml.datasets.features import PHOTOS
-from arml.predict import estimators, photos
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
     NU,
@@ -66,11 +63,6 @@ def learner():
 def predictor(learner):
     pictures = [blob(c, i) for i, c in enumerate([(220, 30, 30), (30, 30, 220)] * 3)]
     return learner.adapt(pictures, ["red", "blue"] * 3)
-
-
-def test_the_model_is_small_and_its_licence_lies_beside_it():
-    assert PHOTOS.stat().st_size < 4e6
-    assert "Apache License" in (PHOTOS.parent / "LICENCE.md").read_text()
 
 
 def test_head_is_a_cosine_in_the_regularised_metric(rng):
@@ -142,63 +134,18 @@ def test_temperature_follows_the_examples(rng):
 def test_all_kinds_of_pictures_have_the_same_vector(learner, tmp_path):
     pixels = blob((200, 120, 40))
     (tmp_path / "a.png").write_bytes(encoded(pixels))
+    opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
     kinds = [tmp_path / "a.png", str(tmp_path / "a.png"), encoded(pixels), pixels, pixels / 255]
-    kinds.append(Image.fromarray(pixels))
+    kinds += [Image.fromarray(pixels), opaque, Image.fromarray(opaque), io.BytesIO(kinds[2])]
     found = learner.read(kinds)
-    assert found.shape == (6, 1280)
+    assert found.shape == (9, 1280)
     assert np.all(found == found[0])
     # A picture's vector does not depend on the others of its batch.
     np.testing.assert_array_equal(learner.read([blob((0, 90, 0)), pixels])[1], found[0])
     np.testing.assert_array_equal(learner.read(found), found)
-
-
-def test_grey_transparent_turned_and_large_pictures(learner):
-    grey = blob((90, 90, 90))[..., 0]
-    assert np.all(learner.read([grey, np.repeat(grey[..., None], 3, axis=2)])[0] >= 0)
-    clear = np.zeros((30, 30, 4), np.uint8)
-    clear[8:20, 8:20] = (200, 30, 30, 255)
-    white = np.full((30, 30, 3), 255, np.uint8)
-    white[8:20, 8:20] = (200, 30, 30)
-    a, b = learner.read([Image.fromarray(clear), white])
+    grey = pixels[..., 0]
+    a, b = learner.read([grey, np.repeat(grey[..., None], 3, axis=2)])
     np.testing.assert_array_equal(a, b)
-    # A photograph that its camera stored on its side.
-    pixels = np.asarray(Image.fromarray(blob((200, 60, 60), size=(4, 6))).resize((90, 60)))
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    side = encoded(np.rot90(pixels).copy(), exif=turned)
-    a, b = learner.read([encoded(pixels), side])
-    np.testing.assert_allclose(a, b, atol=1e-6)
-    large, tiny = np.zeros((3000, 4000, 3), np.uint8), np.zeros((1, 1, 3), np.uint8)
-    assert np.all(np.isfinite(learner.read([encoded(large, "JPEG"), tiny])))
-
-
-def test_files_with_other_colours_than_rgb(learner):
-    rgb = np.full((40, 60, 3), (200, 60, 60), np.uint8)
-    rgb[10:30, 20:40] = (30, 60, 200)
-
-    def same(picture, wanted, atol=0.0, kind="PNG", **options):
-        file = io.BytesIO()
-        picture.save(file, kind, **options)
-        a, b = learner.read([file.getvalue(), wanted])
-        np.testing.assert_allclose(a, b, atol=atol)
-
-    # Adobe's JPEGs of inks: the network sees their colours, not their negative. Its vectors have
-    # numbers up to about 5, and JPEG changes them somewhat.
-    file = io.BytesIO()
-    Image.fromarray(rgb).convert("CMYK").save(file, "JPEG", quality=95)
-    inks, own, negative = learner.read([file.getvalue(), rgb, 255 - rgb])
-    assert np.linalg.norm(inks - own) < 0.5 * np.linalg.norm(inks - negative)
-    grey = np.linspace(0, 255, 60).round().astype(np.uint8) * np.ones((40, 1), np.uint8)
-    same(Image.fromarray(grey.astype(np.uint16) * 257), grey)
-    white = rgb.copy()
-    white[:5] = 255
-    indices = np.zeros((40, 60), np.uint8)
-    indices[10:30, 20:40] = 1
-    indices[:5] = 2
-    palette = Image.fromarray(indices, "P")
-    palette.putpalette([200, 60, 60, 30, 60, 200, 0, 0, 0])
-    same(palette, white, transparency=2)
-    same(Image.fromarray(grey > 127), np.where(grey > 127, 255, 0).astype(np.uint8))
 
 
 def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
@@ -215,33 +162,28 @@ def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
     np.testing.assert_array_equal(PhotoLearner().read([data]), first)
 
 
-def test_predicts_adds_and_checks(predictor):
-    new = [blob((210, 40, 20), 50), blob((20, 20, 200), 51)]
-    assert predictor.predict(new).tolist() == ["red", "blue"]
-    chances = predictor.predict_proba(new)
-    np.testing.assert_allclose(chances.sum(axis=1), 1)
-    assert predictor.evaluate(new, ["red", "blue"]).accuracy == 1
+def test_predicts_adds_and_checks(predictor, caplog):
+    new = [blob((210, 40, 20), 50), b"", blob((20, 20, 200), 51)]
+    assert predictor.predict(new, errors="skip").tolist() == ["red", None, "blue"]
+    assert "picture 2 cannot be read: an empty file" in caplog.text
+    chances, novelty = (
+        of(new, errors="skip") for of in (predictor.predict_proba, predictor.novelty)
+    )
+    np.testing.assert_allclose(chances.sum(axis=1), [1, np.nan, 1])
+    assert np.isnan(novelty).tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="'raise' or 'skip'"):
+        predictor.predict(new, errors="no")
+    assert predictor.evaluate(new[::2], ["red", "blue"]).accuracy == 1
     assert predictor.reliability().accuracy > 0.9
     more = predictor.add([blob((20, 200, 20), 60), blob((30, 210, 30), 61)], ["green"] * 2)
     assert more.classes.tolist() == ["blue", "green", "red"]
     assert more.predict([blob((25, 190, 25), 62)]).tolist() == ["green"]
     assert predictor.classes.tolist() == ["blue", "red"]
-
-
-def test_pictures_that_cannot_be_read_are_skipped_if_wanted(predictor, caplog):
-    red = blob((220, 30, 30), 50)
-    transparent = np.dstack([red, np.full(red.shape[:2], 255, np.uint8)])
-    new = [io.BytesIO(encoded(red)), b"", transparent]
-    assert predictor.predict(new, errors="skip").tolist() == ["red", None, "red"]
-    assert "picture 2 cannot be read: an empty file" in caplog.text
-    chances, novelty = (
-        of(new, errors="skip") for of in (predictor.predict_proba, predictor.novelty)
-    )
-    assert np.isnan(chances[1]).all()
-    assert np.isnan(novelty).tolist() == [False, True, False]
-    np.testing.assert_array_equal(chances[0], chances[2])
-    with pytest.raises(ValueError, match="'raise' or 'skip'"):
-        predictor.predict(new, errors="no")
+    strange = np.random.default_rng(0).integers(0, 255, (6, 6, 3), np.uint8)
+    strange = strange.repeat(20, 0).repeat(20, 1)
+    known, other = predictor.novelty([blob((220, 30, 30), 70), strange])
+    assert other > max(1, known)
+    assert predictor.predict([strange], none="unknown").tolist() == ["unknown"]
 
 
 def test_a_predictor_tells_what_more_examples_bring(learner, rng):
@@ -250,15 +192,6 @@ def test_a_predictor_tells_what_more_examples_bring(learner, rng):
     curve = predictor.learning_curve()
     assert [*curve] == [2, 3, 5, 10]
     assert curve[10] == predictor.reliability().accuracy >= curve[2] - 0.1
-
-
-def test_strange_pictures_are_novel(predictor):
-    rng = np.random.default_rng(0)
-    strange = rng.integers(0, 255, (6, 6, 3), np.uint8).repeat(20, 0).repeat(20, 1)
-    known = blob((220, 30, 30), 70)
-    novelty = predictor.novelty([known, strange])
-    assert novelty[1] > max(1, novelty[0])
-    assert predictor.predict([strange], none="unknown").tolist() == ["unknown"]
 
 
 def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
@@ -280,10 +213,7 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     ("given", "said"),
     [
         (["nowhere.jpg"], "nowhere.jpg: expected an image"),
-        (
-            [b"", blob((1, 2, 3)), b"no"],
-            "2 pictures cannot be read: picture 1 .an empty file., pict",
-        ),
+        ([b"", blob((1, 2, 3)), b"no"], "2 pictures cannot be read: picture 1 .an empty file., pi"),
         (blob((1, 2, 3)), "put it in a list"),
         ([b"no picture"], "picture 1: expected an image"),
         ("one.jpg", "put it in a list"),
@@ -299,53 +229,96 @@ def test_bad_pictures_are_refused_in_one_line(learner, given, said):
     assert "\n" not in str(error.value)
 
 
-def test_the_command_answers_what_it_can_and_shows_what_it_knows(tmp_path, capsys, monkeypatch):
-    """One bad file among the examples and the queries, in a folder and in a zip."""
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Four pictures of each of two colours to learn from, and four others."""
     monkeypatch.chdir(tmp_path)
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-        (tmp_path / "own" / name).mkdir(parents=True)
-        (tmp_path / "new" / name).mkdir(parents=True)
-        for i in range(4):
-            (tmp_path / "own" / name / f"{i}.png").write_bytes(encoded(blob(colour, i)))
-            (tmp_path / "new" / name / f"{i}.png").write_bytes(encoded(blob(colour, 9 + i)))
-    for place in ("new", "own/red"):
-        (tmp_path / place / "bad.png").write_bytes(b"")
-    shutil.make_archive("new", "zip", "new")
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+    for part, first in (("own", 0), ("photos", 9)):
+        for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(4):
+                file = tmp_path / part / name / f"{i}.png"
+                file.write_bytes(encoded(blob(colour, first + i)))
+    return tmp_path
+
+
+def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, capsys):
+    """One bad file among the examples and the queries, in a folder and in a zip."""
+    for bad in ("photos/bad.png", "own/red/bad.png"):
+        Path(bad).write_bytes(b"")
+    shutil.make_archive("photos", "zip", "photos")
     assert main(["adapt", "--support", "own"]) == 0
     said = capsys.readouterr().err
     assert "from 2, 100% from 3, 100% from 4" in said
     assert "left out 1 of 9 pictures, which cannot be read: own/red/bad.png (an empty file)" in said
-    given = ["adapt", "--support", "own", "--query", "new", "--save", "kept"]
+    given = ["adapt", "--support", "own", "--query", "photos", "--save", "kept"]
     assert main([*given, "--report", "page.html", "--sort-into", "sorted", "--above", "0.6"]) == 0
     said = capsys.readouterr()
-    assert (
-        "1 of 9 pictures cannot be read, and have no label: new/bad.png (an empty file)" in said.err
-    )
-    assert "the least certain answers, to label next: new/" in said.err
+    assert "1 of 9 pictures cannot be read, and have no label: photos/bad.png (an emp" in said.err
+    assert "the least certain answers, to label next: photos/" in said.err
     rows = said.out.splitlines()
-    assert rows[:2] == ["file,label,probability,novelty,problem", "new/bad.png,,,,an empty file"]
+    assert rows[0] == "file,label,probability,novelty,problem"
+    assert rows[1] == "photos/bad.png,,,,an empty file"
     assert len([*Path("sorted/red").iterdir()]) == len([*Path("sorted/blue").iterdir()]) == 4
     page = Path("page.html").read_text()
     assert "an empty file" in page
     assert page.count("<img") >= 8
     shutil.make_archive("kept", "zip", "kept")
-    assert main(["predict", "kept.zip", "new.zip", "--sort-into", "again"]) == 0
+    assert main(["predict", "kept.zip", "photos.zip", "--sort-into", "again"]) == 0
     answers = [row.split(",")[1:] for row in capsys.readouterr().out.splitlines()]
     assert sorted(answers) == sorted(row.split(",")[1:] for row in rows)
-    assert main(["predict", "kept", "new", "--strict"]) == 2
-    assert "new/bad.png: expected an image" in capsys.readouterr().err
-    assert main(["predict", "kept", "new", "--sort-into", "sorted"]) == 2
-    assert "is not empty" in capsys.readouterr().err
+    for more, refused in (
+        (["--strict"], "photos/bad.png: expected an image"),
+        (["--sort-into", "sorted"], "is not empty"),
+    ):
+        assert main(["predict", "kept", "photos", *more]) == 2
+        assert refused in capsys.readouterr().err
+
+
+def test_the_command_line_needs_no_learner_and_no_jax(place, capsys):
+    given = ["--support", "own", "--query", "photos", "--save", "kept"]
+    script = (
+        f"import sys; from arml.cli import main; assert main({['adapt', *given]}) == 0; "
+        "assert not {'jax', 'equinox'} & {*sys.modules}"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "learner: photos" in done.stderr
+    # A folder of the name of the learner is no learner.
+    assert main(["adapt", "photos", *given]) == 0
+    said = capsys.readouterr()
+    assert said.out == done.stdout
+    assert "learner: photos" not in said.err
+    assert "accuracy 100% (mean of 3 repeats over 8 examples" in said.err
+    assert said.out.startswith("file,label,probability,novelty\nphotos/blue/0.png,blue,")
+    # The pictures 0 and 1 of a class show one thing.
+    words = ["adapt", "photos", "--support", "own", "--save", "kept", "--group"]
+    assert main([*words, r"[01]?(\d?)\.png"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "6 groups of pictures" in said
+    assert "8 examples in 6 groups" in said
+    assert load_photo_predictor(place / "kept").groups.tolist() == [0, 0, 1, 2, 3, 3, 4, 5]
+    assert main(["predict", "kept", "photos", "--none"]) == 0
+    assert capsys.readouterr().out.count("\n") == 9
+    Path("few.csv").write_text("a,b\n1,x\n2,y\n")
+    for command, refused in (
+        ([*words, "("], "is no regular expression"),
+        (
+            ["adapt", "--support", "own", "--save", "kept", "--none"],
+            "--none is for --query: leave it out",
+        ),
+        (["adapt", "--support", "few.csv", "--target", "b"], "a table needs a learner"),
+    ):
+        assert main(command) == 2
+        assert refused in capsys.readouterr().err
 
 
 def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):
-    def load(name):
-        raise LookupError(name)
-
-    monkeypatch.setattr("arml.predict.starter.load", load)
+    monkeypatch.setattr("arml.predict.starter.load", {}.__getitem__)
     grey, red = blob((90, 90, 90))[..., :1].repeat(3, axis=2), blob((200, 30, 30))
     assert starter_if_better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
-    with pytest.raises(LookupError, match="starter"):
+    with pytest.raises(KeyError, match="starter"):
         starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
 
 
@@ -376,67 +349,3 @@ def test_a_sample_weight_counts_an_example_as_often_as_it_says(rng, learner):
     assert again.add(x[:1], ["d"]).sample_weight.tolist() == [*range(1, 9), 1]
     with pytest.raises(ValueError, match="finite and 0 or more"):
         learner.adapt(x, labels, -np.ones(8))
-
-
-def test_one_picture_with_two_labels_is_named(learner):
-    pictures = [blob((200, 30, 30)), blob((30, 30, 200), 1), blob((30, 200, 30), 2)]
-    found = learner.adapt([*pictures, pictures[0]], ["a", "b", "b", "b"]).reliability()
-    assert "equal examples with different labels: one = four" in found.lines(
-        ["one", "two", "three", "four"]
-    )
-
-
-def test_grey_pictures_of_one_example_a_class_are_for_starter():
-    x = np.stack([blob((v, v, v), i)[..., :1].repeat(3, 2) for i, v in enumerate((20, 220))])
-    model = estimators.FewShotClassifier().fit(x, ["dark", "light"])
-    assert model.predict(x).tolist() == ["dark", "light"]
-    assert not isinstance(model.predictor_, photos.PhotoPredictor)
-
-
-def test_the_command_line_loads_no_jax(tmp_path):
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-        (tmp_path / "own" / name).mkdir(parents=True)
-        for i in range(2):
-            (tmp_path / "own" / name / f"{i}.png").write_bytes(encoded(blob(colour, i)))
-    given = ["adapt", "--support", "own", "--query", "own", "--save", "kept"]
-    script = (
-        f"import sys; from arml.cli import main; assert main({given}) == 0; "
-        "assert not {'jax', 'equinox'} & {*sys.modules}"
-    )
-    environment = {**os.environ, "ARML_CACHE": str(tmp_path / "cache")}
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=True)
-    assert (tmp_path / "kept" / "config.json").exists()
-
-
-def test_the_command_line_needs_no_learner(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for part, n in (("own", 3), ("photos", 2)):
-        for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-            (tmp_path / part / name).mkdir(parents=True)
-            for i in range(n):
-                file = tmp_path / part / name / f"{i}.png"
-                file.write_bytes(encoded(blob(colour, 10 * n + i)))
-    # A folder of the name of the learner is no learner.
-    for learner in ([], ["photos"]):
-        given = ["adapt", *learner, "--support", "own", "--query", "photos", "--save", "kept"]
-        assert main(given) == 0
-        said = capsys.readouterr()
-        assert ("learner: photos" in said.err) == (not learner)
-        assert "accuracy 100% (mean of 3 repeats over 6 examples" in said.err
-        assert said.out.startswith("file,label,probability,novelty\nphotos/blue/0.png,blue,")
-    # The pictures 0 and 1 of a class show one thing.
-    words = ["adapt", "photos", "--support", "own", "--save", "kept", "--group"]
-    assert main([*words, r"[01]?(\d?)\.png"]) == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "4 groups of pictures" in said
-    assert "6 examples in 4 groups" in said
-    assert load_photo_predictor(tmp_path / "kept").groups.tolist() == [0, 0, 1, 2, 2, 3]
-    assert main([*words, "("]) == 2
-    assert "is no regular expression" in capsys.readouterr().err
-    assert main(["predict", "kept", "photos", "--none"]) == 0
-    assert capsys.readouterr().out.count("\n") == 5
-    assert main(["adapt", "--support", "own", "--save", "kept", "--none"]) == 2
-    assert "--none is for --query: leave it out" in capsys.readouterr().err
-    (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
-    assert main(["adapt", "--support", "few.csv", "--target", "b", "--query", "few.csv"]) == 2
-    assert "a table needs a learner" in capsys.readouterr().err

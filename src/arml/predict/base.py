@@ -6,7 +6,7 @@ They load no JAX, which photographs do not need.
 
 import abc
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from arml.predict.folds import FOLDS, NEAR, Numbers, Places, equal_inputs, folds, units_of
-from arml.predict.inputs import checked_groups, floats, joined_labels, places_of
+from arml.predict.inputs import checked_groups, floats, places_of
 from arml.predict.pictures import LOG, Bad, OnPicture, PictureReader
 from arml.predict.reliability import (
     Evaluation,
@@ -59,6 +59,9 @@ class LearnerBase(abc.ABC):
         if model is not None:
             raise ValueError("this learner uses no frozen model: leave --model out")
         return self
+
+    def __deepcopy__(self: L, memo: object) -> L:
+        return self  # it never changes, and scikit-learn copies parameters often
 
     @abc.abstractmethod
     def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
@@ -325,11 +328,11 @@ class ArrayPredictor(PredictorBase):
         Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
         predictor stays as it is.
 
-        **Raises** `ValueError` as `adapt`, and for labels that do not sort with those before.
+        **Raises** `ValueError` as `adapt`.
         """
         more, weight, groups = self.learner.read(x, "support inputs"), self.sample_weight, None
         known = self.y if self.classes is None else self.classes[self.y]
-        labels = joined_labels(known[:, 0] if self.flat else known, y, len(more))
+        labels = [*(known[:, 0] if self.flat else known).tolist(), *np.asarray(y).tolist()]
         # Bytes of pixels become floats where the others are floats.
         both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
         if weight is not None:
@@ -340,6 +343,21 @@ class ArrayPredictor(PredictorBase):
         added.columns, added.target = self.columns, self.target
         added.model = self.model if self.model in added.models else LEARNER  # they may be too many
         return added
+
+    @abc.abstractmethod
+    def _traced(self) -> Callable[[Any], Any]:
+        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
+        `jax.numpy`."""
+
+    def to_onnx(self, path: Path | str) -> None:
+        """Write it as one ONNX file, which runs without this package (extra `onnx`): see
+        `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size.
+
+        **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
+        from arml.predict.onnx import write_predictor  # it loads JAX
+
+        extractor = self.learner.extractor
+        write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
 
 
 def softmax(logits: Any, xp: Any = np) -> Any:

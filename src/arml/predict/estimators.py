@@ -182,8 +182,6 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         return chances / chances.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of each input. **Raises** `ValueError` for inputs of another shape, or that are
-        not finite."""
         chances = self.predict_proba(X)
         return self.classes_[chances.argmax(axis=1)]
 

@@ -58,8 +58,6 @@ APART = 0.9
 ITERATIONS = 16
 """Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
 
-Weights = Float[np.ndarray, " n"] | None
-
 
 class Head(NamedTuple):
     """The fitted classifier."""
@@ -147,7 +145,7 @@ def fit_head(
     x: Float[np.ndarray, "n d"],
     y: Int[np.ndarray, " n"],
     ways: int,
-    sample_weight: Weights = None,
+    sample_weight: Float[np.ndarray, " n"] | None = None,
     same: Numbers | None = None,
     groups: Numbers | None = None,
     left_out: bool = True,

@@ -132,23 +132,6 @@ def weighted(
     return x[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 
 
-def joined_labels(labels: np.ndarray, more: Any, n: int) -> list[Any]:
-    """Labels or targets, and `n` more after them.
-
-    **Raises** `ValueError` for another number, and for texts after numbers or numbers after texts.
-    """
-    others = np.asarray(more)
-    if len(others) != n:
-        raise ValueError(f"expected {n} labels, one for each input, got {len(others)}")
-    both = [*labels.tolist(), *others.tolist()]
-    if len({isinstance(label, str) for label in both}) > 1:
-        raise ValueError(
-            f"expected labels like {both[0]!r}, got {both[-1]!r}: use texts for all, or numbers "
-            "for all"
-        )
-    return both
-
-
 def floats(x: np.ndarray) -> np.ndarray:
     """Pixels of bytes as floats in [0, 1]."""
     return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x

@@ -98,9 +98,6 @@ class FewShotLearner(TrainedLearner):
     def __reduce__(self) -> tuple[object, ...]:
         return _unpacked, (packed(self.save), self.model)
 
-    def __deepcopy__(self, memo: object) -> "FewShotLearner":
-        return self  # it never changes, and scikit-learn copies parameters often
-
 
 def _unpacked(files: dict[str, bytes], model: Path | None) -> FewShotLearner:
     return unpacked(FewShotLearner.of, files).with_model(model)

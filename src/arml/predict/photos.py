@@ -9,6 +9,7 @@ a formula of the examples' vectors: see `arml.predict.head`.
 """
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -79,7 +80,6 @@ class PhotoLearner(LearnerBase):
 
     @property
     def pictures(self) -> PictureReader:
-        """How it reads pictures."""
         return PictureReader(self.extractor.size, self.extractor, self.extractor.crop)
 
     def adapt(  # type: ignore[override]
@@ -148,16 +148,12 @@ class PhotoLearner(LearnerBase):
 
     @property
     def notes(self) -> list[str]:
-        """How it reads pictures, for its user, if it is not the one of the package."""
         if self.extractor.path == PHOTOS:
             return []
         return [self.extractor.summary, *filter(None, [self.extractor.doubt])]
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (self.extractor.about, self.extractor.path)
-
-    def __deepcopy__(self, memo: object) -> "PhotoLearner":
-        return self  # it never changes
 
     def __repr__(self) -> str:
         return f"PhotoLearner({self.extractor.summary}; trained on {self.extractor.about['saw']})"
@@ -212,18 +208,10 @@ class PhotoPredictor(ArrayPredictor):
         found[bad] = np.nan
         return found
 
-    def to_onnx(self, path: Path | str) -> None:
-        """Write it as one ONNX file with the network inside, which takes pictures of any size and
-        runs without this package (extra `onnx`).
-
-        **Raises** `RunError` if it cannot be written.
-        """
+    def _traced(self) -> Callable[[Any], Any]:
         import jax.numpy as jnp
 
-        from arml.predict.onnx import write_predictor
-
-        given = self.problem, self.classes, self.learner.extractor
-        write_predictor(Path(path), lambda x: self.head.answers(x, jnp), *given)
+        return lambda x: self.head.answers(x, jnp)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the vectors and labels of its examples, not the pictures.

@@ -52,11 +52,6 @@ class PictureReader(NamedTuple):
         return self.convert(pixels)
 
 
-def are_files(x: Any) -> bool:
-    """Whether `x` is a list of pictures that are no arrays."""
-    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], FILES)
-
-
 def pixels_of(
     x: Any,
     size: int = _SMALL,
@@ -90,40 +85,39 @@ def each(
 
     **Raises** `ValueError` that names all of them, if there is no `bad`.
     """
+    errors = dict[int, ValueError]()
 
-    def one(picture: Any, place: int) -> np.ndarray | ValueError:
+    def one(picture: Any, place: int) -> np.ndarray:
         try:
             return work(picture, place)
         except ValueError as error:
-            return error
+            errors[place] = error
+            return blank
 
-    parts, errors = [], dict[int, ValueError]()
+    parts = []
     with ThreadPoolExecutor(cores()) as pool:
-        for place, part in enumerate(pool.map(one, pictures, range(len(pictures)))):
-            if isinstance(part, ValueError):
-                errors[place] = part
-            parts.append(blank if isinstance(part, ValueError) else part)
+        for part in pool.map(one, pictures, range(len(pictures))):
+            parts.append(part)
             if progress is not None:
                 progress(len(parts), len(pictures))
+    found = sorted(errors.items())
     if bad is not None:
-        bad |= {
-            k: e.problem if isinstance(e, UnreadableError) else str(e) for k, e in errors.items()
-        }
-    elif len(errors) == 1:
-        raise next(iter(errors.values()))
-    elif errors:
-        each = (
+        bad |= {k: e.problem if isinstance(e, UnreadableError) else str(e) for k, e in found}
+    elif len(found) == 1:
+        raise found[0][1]
+    elif found:
+        named = (
             f"{e.where} ({e.problem})" if isinstance(e, UnreadableError) else str(e)
-            for e in errors.values()
+            for _, e in found
         )
         raise ValueError(
-            f"{len(errors)} pictures cannot be read: {', '.join(each)}; remove or replace them"
+            f"{len(found)} pictures cannot be read: {', '.join(named)}; remove or replace them"
         )
     return np.stack(parts) if parts else np.zeros((0, *blank.shape), blank.dtype)
 
 
 def single_pictures(x: Any) -> list[Any]:
-    """Single pictures."""
+    """The pictures of a list or an array. **Raises** `ValueError` for anything else."""
     shape: Any = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)
     if one or isinstance(x, FILES):

@@ -39,7 +39,7 @@ from arml.predict.models import (
     models_of,
     process,
 )
-from arml.predict.onnx import QUERIES, write_predictor
+from arml.predict.onnx import QUERIES
 from arml.predict.reliability import WORDS
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
@@ -129,25 +129,19 @@ class Predictor(ArrayPredictor):
         return (low[:, 0], high[:, 0]) if self.flat else (low, high)
 
     def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
-        """As `PredictorBase.embedding`."""
         inputs = self.read(x)
         if self._learner.embedding() is None or self.classes is None:
             return None
         return by_chunks(partial(_embedded, self._learner, self._support()), inputs, _CHUNK)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
-        """As `PredictorBase.reading`."""
         if self._learner.reading() is None:
             return None
         links = _links(self._learner, self._support())
         return np.asarray(links)[: None if self.classes is None else len(self.classes)]
 
-    def to_onnx(self, path: Path | str) -> None:
-        """Write it as an ONNX file, which runs without JAX (extra `onnx`): see `arml.predict.onnx`.
-
-        **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot write."""
-        function = self._by(self.model, jnp)
-        write_predictor(Path(path), function, self.problem, self.classes, self.learner.extractor)
+    def _traced(self) -> Function:
+        return self._by(self.model, jnp)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and `support.safetensors`. **Raises** `RunError` if

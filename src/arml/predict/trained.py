@@ -37,7 +37,7 @@ from arml.predict.files import (
     write_checked,
 )
 from arml.predict.inputs import checked_array
-from arml.predict.pictures import Bad, OnPicture, PictureReader, are_files
+from arml.predict.pictures import FILES, Bad, OnPicture, PictureReader
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG
 from arml.training.checkpoint import filled, named
@@ -103,7 +103,6 @@ class TrainedLearner(LearnerBase):
 
     @property
     def inputs(self) -> str:
-        """The kind of inputs that it takes from its user."""
         return "pictures" if self.frozen is not None else self.problem.inputs
 
     @cached_property
@@ -128,14 +127,14 @@ class TrainedLearner(LearnerBase):
         bad: Bad | None = None,
     ) -> np.ndarray:
         """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
-        if self.inputs == "pictures" and are_files(x):
+        files = isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], FILES)
+        if files and self.inputs == "pictures":
             assert self.pictures is not None
             return self.pictures.read(x, progress, bad)
         pixels = self.problem.inputs == "pictures"
         return checked_array(x, self.problem.features, what, pixels=pixels)
 
     def with_model(self: T, model: Path | str | None) -> T:
-        """The same, with the file of its frozen model. **Raises** `ValueError` if it has none."""
         if model is None or self.frozen is None:
             return super().with_model(model)
         return dataclasses.replace(self, model=Path(model))

@@ -1,0 +1,22 @@
+"""Learners of few weights with their initial values, for tests of what a user does with them."""
+
+from dataclasses import replace
+from typing import Any
+
+import arml
+from arml.algorithms import ALGORITHMS
+from arml.experiment.options import Experiment
+from arml.experiment.recipes import build
+from arml.nn.networks import Conv4Options, MLPOptions
+
+
+def untrained(
+    algorithm: str, *features: int, ways: int = 3, network: Any = None, **options: Any
+) -> arml.FewShotLearner:
+    """A learner of tasks of `ways` classes, or of numbers if it is VERSA."""
+    kind = "regression" if algorithm == "versa" else "classification"
+    problem = arml.Problem(kind, features, ways if kind == "classification" else 1, 5, 5)
+    network = network or (Conv4Options(4) if len(features) == 3 else MLPOptions((8,), "he"))
+    chosen = replace(ALGORITHMS[algorithm].options(problem), **options)
+    experiment = Experiment("own", chosen, network=network)
+    return arml.FewShotLearner(build(experiment, problem), problem, experiment)
