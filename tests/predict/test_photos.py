@@ -186,14 +186,6 @@ def test_predicts_adds_and_checks(predictor, caplog):
     assert predictor.predict([strange], none="unknown").tolist() == ["unknown"]
 
 
-def test_a_predictor_tells_what_more_examples_bring(learner, rng):
-    x, y = vectors(rng, n=30, d=1280)
-    predictor = learner.adapt(x, y)
-    curve = predictor.learning_curve()
-    assert [*curve] == [2, 3, 5, 10]
-    assert curve[10] == predictor.reliability().accuracy >= curve[2] - 0.1
-
-
 def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     new = [blob((210, 40, 20), 50)]
     predictor.save(tmp_path / "p")

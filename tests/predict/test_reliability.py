@@ -201,22 +201,6 @@ def test_a_threshold_keeps_the_stated_share():
     assert np.mean(kept) == pytest.approx(0.9, abs=0.04)
 
 
-def test_the_interval_of_an_accuracy_holds_the_truth():
-    rng, inside, bias = np.random.default_rng(3), [], []
-    for _ in range(40):
-        n, strength = int(rng.choice([20, 40])), float(rng.choice([0, 1, 2]))
-        centres = strength * rng.normal(size=(2, 5)) / np.sqrt(5)
-        y = rng.integers(0, 2, 1000 + n)
-        x = centres[y] + rng.normal(size=(len(y), 5))
-        check = refitting(x[:n], y[:n], None, 2)
-        found = classification_reliability(check, y[:n], KINDS[:2], repeats=1)
-        truth = LogisticRegression().fit(x[:n], y[:n]).score(x[n:], y[n:])
-        inside.append(found.interval[0] <= truth <= found.interval[1])
-        bias.append(found.accuracy - truth)
-    assert np.mean(inside) >= 0.85
-    assert abs(np.mean(bias)) < 0.05
-
-
 def test_numbers_are_predicted_from_the_others():
     rng = np.random.default_rng(4)
     x = rng.normal(size=(10, 2))

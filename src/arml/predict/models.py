@@ -21,6 +21,7 @@ check that leaves examples out chooses the weights anew from those that stay.
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -73,34 +74,32 @@ def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
 
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """The weights of several models, learned from any of the examples.
+    """The weights of several models, learned from any of the examples."""
 
-    **Arguments**
+    models: Sequence[str]
+    fit: Callable[[Places, str], Function]
+    """The function that a model learns from the examples in these places."""
+    x: np.ndarray
+    """All inputs `[n, ...]`."""
+    y: np.ndarray
+    """The places of their labels among the classes; for numbers their targets, as floats."""
+    parts: Sequence[Places]
+    """The places of the examples that are left out together, for each fold."""
+    known: dict[bytes, dict[str, Outputs]] = field(default_factory=dict)
+    """The results of `others`."""
 
-    - `fit`: the function that a model learns from the examples in these places.
-    - `x`: all inputs `[n, ...]`.
-    - `y`: the places of their labels among the classes; for numbers their targets, as floats.
-    - `parts`: the places of the examples that are left out together, for each fold.
-    """
-
-    def __init__(
-        self,
-        models: Sequence[str],
-        fit: Callable[[Places, str], Function],
-        x: np.ndarray,
-        y: np.ndarray,
-        parts: Sequence[Places],
-    ) -> None:
-        self.models, self.fit, self.x, self.y, self.parts = models, fit, x, y, parts
-        self.classes = y.dtype.kind != "f"
-        self._known: dict[bytes, dict[str, Outputs]] = {}
+    @property
+    def classes(self) -> bool:
+        """Whether labels are predicted, and no numbers."""
+        return self.y.dtype.kind != "f"
 
     def others(self, kept: Places) -> dict[str, Outputs]:
         """By each model that learned from the examples `kept` alone, the outputs of all others;
         zero for these examples. They are stored, because a check needs most of them twice:
         whichever of two folds it leaves out first, the same examples stay."""
-        if (key := kept.tobytes()) not in self._known:
+        if (key := kept.tobytes()) not in self.known:
             there = np.ones(len(self.x), bool)
             there[kept] = False
             found = {}
@@ -108,8 +107,8 @@ class Choice:
                 some = self.fit(kept, name)(self.x[there])
                 found[name] = np.zeros((len(self.x), some.shape[1]))
                 found[name][there] = some
-            self._known[key] = found
-        return self._known[key]
+            self.known[key] = found
+        return self.known[key]
 
     def weights(self, kept: Places) -> dict[str, float]:
         """The weight of each model that counts, from folds among the examples `kept`. The

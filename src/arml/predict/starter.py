@@ -29,22 +29,15 @@ def starter_if_better(
     groups = predictor.groups
     starter = load("starter").adapt(pixels_of(pictures), labels, groups=groups)
     starter = starter.using(starter.models[-1])
-    both = {"photos": _likelihood(predictor), "starter": _likelihood(starter)}
-    likely = {name: value for name, value in both.items() if value is not None}
-    if len(likely) < len(both):
-        return starter, "the pictures are grey like drawings, and starter was trained on such"
+    likely = {}
+    for name, one in (("photos", predictor), ("starter", starter)):
+        found: Any = one.reliability()
+        if not len(found.labels):
+            return starter, "the pictures are grey like drawings, and starter was trained on such"
+        own = found.probabilities[np.arange(len(found.labels)), found.labels]
+        likely[name] = np.exp(np.mean(np.log(np.maximum(own, 1e-9))))  # their geometric mean
     best, other = sorted(likely, key=lambda name: -likely[name])
     return starter if best == "starter" else None, (
         f"the pictures are grey like drawings, and {best} gives the labels of left-out examples "
         f"more probability, {likely[best]:.0%} against {likely[other]:.0%}"
     )
-
-
-def _likelihood(predictor: PredictorBase) -> float | None:
-    """The geometric mean probability of the labels of examples that were left out; None if none
-    could be."""
-    found: Any = predictor.reliability()
-    if not len(found.labels):
-        return None
-    own = found.probabilities[np.arange(len(found.labels)), found.labels]
-    return float(np.exp(np.mean(np.log(np.maximum(own, 1e-9)))))
