@@ -32,14 +32,8 @@ _SUFFIXES = (".csv", ".tsv", ".txt", ".xlsx")
 """Endings of tables; named here, too, so that pictures need not wait for the reader of tables."""
 
 
-class Labelled(NamedTuple):
-    """Labelled inputs."""
-
-    names: list[str]
-    """Files, or rows of a table."""
-    x: Any
-    y: Any
-    """Labels as texts, or numbers for a regression."""
+Labelled = tuple[list[str], Any, Any]
+"""Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
 
 
 class Queries(NamedTuple):
@@ -113,22 +107,22 @@ class PictureInputs:
                 if not any(folder.iterdir()):
                     tell(f"the folder {folder} is empty: it is no class")
         _check_different(x[kept], path, "pictures")
-        return Labelled(names, x[kept], labels)
+        return names, x[kept], labels
 
     def learn(
         self, path: Path, target: str | None, group: str | None = None
     ) -> tuple[Any, list[str]]:
         """The predictor of labelled pictures, and their names."""
-        examples, groups = self.labelled(None, path, target), None
+        (names, x, y), groups = self.labelled(None, path, target), None
         if group is not None:
             try:
-                found = [re.search(group, name) for name in examples.names]
+                found = [re.search(group, name) for name in names]
             except re.error as error:
                 raise ValueError(f"--group {group!r} is no regular expression: {error}") from None
-            pairs = zip(found, examples.y, strict=True)
+            pairs = zip(found, y, strict=True)
             groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
             tell(f"{len({*groups} - {None})} groups of pictures, by {group!r} in their paths")
-        return self.learner.adapt(examples.x, examples.y, groups=groups), examples.names
+        return self.learner.adapt(x, y, groups=groups), names
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The pictures among and below these paths."""
@@ -187,7 +181,7 @@ class TableInputs:
         if gaps := unknown.lines:
             tell(f"left out {len(gaps)} rows without an answer, the first in row {gaps[0]}")
         y = _numbers(y, known) if numbers else y
-        return Labelled(_rows(known), _parsed(predictor, known), y)
+        return _rows(known), _parsed(predictor, known), y
 
     def learn(self, path: Path, target: str | None, **options: Any) -> tuple[Any, list[str]]:
         """The predictor of a table, and the names of its rows. Rows whose target is empty are no
@@ -248,7 +242,7 @@ class VectorInputs:
         """The rows of a table, and the column `target`."""
         sheet = _sheet(path)
         x, _, y = self._read(sheet, target or predictor.target, predictor.columns)
-        return Labelled(_rows(sheet), x, y)
+        return _rows(sheet), x, y
 
     def learn(self, path: Path, target: str | None) -> tuple[Any, list[str]]:
         """The predictor of a table, and the names of its rows."""
