@@ -16,7 +16,7 @@ from arml.datasets.published import Files, classes_of
 from arml.datasets.splits import read_split
 from arml.experiment.options import from_json
 from arml.experiment.running import differences
-from arml.report.tables import make_rows, terminal_table
+from arml.report.tables import make_rows, table_of, terminal
 from arml.results.files import digest_of, read_metrics
 from arml.results.folder import read_config, read_run
 from hostile import CASES, altered, tried
@@ -36,7 +36,7 @@ def result(tmp_path):
 
     def read():
         run = read_run(folder)
-        terminal_table(make_rows([run.result]))
+        terminal(table_of(make_rows([run.result])))
 
     return folder / "result.json", read
 

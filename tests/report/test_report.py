@@ -155,7 +155,8 @@ def test_markdown_is_a_table_with_the_floor_last() -> None:
 
 def test_the_terminal_shows_each_family() -> None:
     screen = Console(width=80, file=StringIO())
-    screen.print(tables.terminal_table(make_rows([result(), result("folders/[red]x")])))
+    (rows,) = comparable(make_rows([result(), result("folders/[red]x")]))
+    screen.print(tables.terminal(tables.table_of(rows)))
     text = cast(StringIO, screen.file).getvalue()
     for part in ("maml", "[red]x", "1.000 ± 0.100", *FAMILIES, "0.127", "1 seed"):
         assert part in text

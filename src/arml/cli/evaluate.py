@@ -13,7 +13,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
 from arml.cli.inputs import inputs_of
-from arml.report.tables import grid, make_rows, terminal_table
+from arml.report.tables import comparable, grid, make_rows, table_of, terminal
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result, read_config, seeds_in
 from arml.results.scores import format_score
@@ -132,18 +132,19 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         # The simple classifiers have the same scores beside each seed.
         every = [[scored(run, simple=run == runs[0]) for run in runs] for runs in sides]
     first, *others = map(_summary, folders, every)
-    shown: list[Shown] = [terminal_table(make_rows(_named(folders, every)))]
+    rows = make_rows(_named(folders, every))
+    shown: list[Shown] = [terminal(table_of(some)) for some in comparable(rows)]
     for other in others:
         found = compare(*([one.scores for one in side] for side in every))
         first["against"] = {**other, "folder": str(folders[1]), "difference": found.to_dict()}
         better = "above zero" if found.metric == "accuracy" else "below zero"
-        rows = []
+        lines = []
         for name, part in {"all tasks": found, **found.families}.items():
             score = format_score(found.metric, part.to_dict(), sign="+")
-            rows.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
+            lines.append((name, "not finite" if part.mean is None else score, f"{part.tasks:,}"))
         shown += [
             f"Difference from {folders[1]} on the same tasks ({better} is better)",
-            grid(("", "difference ± 95%", "tasks"), rows),
+            grid(("", "difference ± 95%", "tasks"), lines),
             found.about,
         ]
     if keeps:

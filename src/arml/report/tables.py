@@ -282,8 +282,3 @@ def table_of(rows: Sequence[Row]) -> Table:
         f"{METRIC_NAMES[metric]} on {first['score']['n']:,} {first['split']} tasks, "
         f"{' or '.join(map(str, steps))} inner steps. {first['protocol']}".strip(),
     )
-
-
-def terminal_table(rows: Sequence[Row]) -> Group:
-    """Rows as a table for the terminal, one recipe a column; a table for each problem."""
-    return Group(*(terminal(table_of(some)) for some in comparable(rows)))
