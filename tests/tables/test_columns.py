@@ -327,25 +327,21 @@ def test_cells_that_are_nearly_numbers_are_left_out_unless_they_repeat(cells, re
     assert parsed(["007", "012"], keep=["c"])[0] == "number"
 
 
-@pytest.mark.parametrize("word", ["", " NA ", "?", "NaN", "#N/A", "None", None, pd.NA, pd.NaT])
-def test_missing_cells(word):
-    assert missing(word)
-    for some in (["1.5", "2.5"], ["2024-01-05", "2024-01-06"], ["red", "blue"]):
-        _, values, _ = parsed([*some, word, some[0]])
-        assert np.isnan(values).tolist() == [False, False, True, False]
-    assert not missing("none")
-    assert not missing(0)
+EVERYWHERE = ["", " NA ", "?", "NaN", "#N/A", "None", None, pd.NA, pd.NaT]
+AMONG = ["-", "--", "none", "unknown", "n.a.", "not available", "#DIV/0!", "0000-00-00"]
 
 
 @pytest.mark.parametrize(
-    "word", ["-", "--", "none", "unknown", "n.a.", "not available", "#DIV/0!", "0000-00-00"]
+    ("word", "everywhere"), [*((w, True) for w in EVERYWHERE), *((w, False) for w in AMONG)]
 )
-def test_words_that_are_missing_among_numbers_and_dates_alone(word):
+def test_words_for_missing_cells(word, everywhere):
+    """Some are missing in every column, others only among numbers and dates, with a hint."""
     for some in (["1.5", "2.5"], ["5 kg", "6 kg"], ["2024-01-05", "2024-01-06"]):
         _, values, hints = parsed([*some, word, word])
         assert np.isnan(values).tolist() == [False, False, True, True]
-        assert hints == (f"column 'c': {word!r} counts as missing",)
-    assert parsed(["red", word, "red", word])[0].startswith("category of 2 values")
+        assert everywhere or hints == (f"column 'c': {word!r} counts as missing",)
+    _, values, _ = parsed(["red", word, "red", word, "blue", "blue"])
+    assert np.isnan(values).any() == missing(word) == everywhere
 
 
 @pytest.mark.parametrize("n", [4, 6, 40])

@@ -25,9 +25,9 @@ from arml.tables.kinds import (
     AnyColumn,
     Category,
     Cells,
+    Column,
     Dates,
     Declared,
-    Fit,
     Number,
     OddCells,
     Origin,
@@ -209,22 +209,26 @@ def schema_of(
     """
     origin = Origin(where, lines, dates, keep)
     columns: list[Any] = []
-    left_out: dict[str, str] = {}
-    counting: dict[str, str] = {}
-    hints: list[str] = []
-    errors: list[str] = []
+    left_out, counting = dict[str, str](), dict[str, str]()
+    hints, errors = list[str](), list[str]()
     for name, cells in table.items():
         try:
-            fit = column_of(name, cells, origin)
+            column, own = column_of(name, cells, origin)
         except UnusedColumn as unused:
             left_out[name] = str(unused)
+            continue
         except OddCells as error:
             errors.append(str(error))
-        else:
-            columns.append(fit.column)
-            hints += fit.hints
-            if name not in keep and (reason := _counts(fit, y, lines)):
-                counting[name] = reason + KEEP
+            continue
+        values = column.parse(cells)[0]
+        known = values[~np.isnan(values)]
+        if name not in keep and known.std() <= 1e-12 * np.abs(known).max():
+            left_out[name] = ONE
+            continue
+        if name not in keep and (reason := _counts(column, values, y, lines)):
+            counting[name] = reason + KEEP
+        columns.append(column)
+        hints += own
     if errors:
         raise ValueError(
             f"{where}: {'; '.join(errors)}, unlike most cells there: correct or empty them, leave "
@@ -242,9 +246,10 @@ def schema_of(
     return Schema(tuple(columns), left_out, tuple(hints))
 
 
-def _counts(fit: Fit, y: np.ndarray | None, lines: Sequence[int] | None) -> str:
+def _counts(
+    column: Column, values: np.ndarray, y: np.ndarray | None, lines: Sequence[int] | None
+) -> str:
     """Why a column numbers the rows; empty if it does not."""
-    column, values = fit.column, fit.values
     n = len(values)
     if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
         if KEY.fullmatch(column.name) and len(np.unique(values)) == n:

@@ -187,12 +187,11 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class Fit(NamedTuple):
-    """A column, the values of its cells, the places of cells that it cannot parse, and hints."""
+    """A column, the values of its cells, and the places of cells that it cannot parse."""
 
     column: Column
     values: Float[np.ndarray, " n"]
     odd: list[int]
-    hints: Sequence[str] = ()
 
 
 class Number(Column, frozen=True, tag="number"):
@@ -223,7 +222,6 @@ class Number(Column, frozen=True, tag="number"):
         return [cls(name), cls(name, example, unit, max(STYLES, key=fitting))]
 
     def one(self, cell: AnyCell) -> float | None:
-        """Without its marks."""
         value = _number(cell)
         if not self.unit and (
             not isinstance(cell, str) or (value is not None and not self.example)
@@ -248,11 +246,9 @@ class Time(Column, frozen=True, tag="time"):
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence["Column"]:
-        """One."""
         return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
 
     def one(self, cell: AnyCell) -> float | None:
-        """In hours."""
         if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > LONGEST:
             return None
         text = tidy(text).casefold()
@@ -284,7 +280,6 @@ class Date(Column, frozen=True, tag="date"):
         return [cls(name, order=order) for order in ((origin.dates,) if origin.dates else ORDERS)]
 
     def one(self, cell: AnyCell) -> float | None:
-        """In days since 1970."""
         text = str(cell).strip()
         if len(text) > LONGEST or isinstance(cell, numbers.Number) or text.isdecimal():
             return None
@@ -312,7 +307,6 @@ class Date(Column, frozen=True, tag="date"):
         return None
 
     def about(self) -> str:
-        """With the order, if the cells need one."""
         return f"date ({self.order})" if self.order else "date"
 
 
@@ -339,7 +333,6 @@ class Category(Column, frozen=True, tag="category"):
         return values, odd
 
     def about(self) -> str:
-        """With its first values."""
         values = f"{', '.join(self.texts[:_SHOWN])}{', ...' if len(self.texts) > _SHOWN else ''}"
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
@@ -368,8 +361,8 @@ def targets_in(
     return values, [f"read as numbers: {name} ({way.about()})"] * bool(way.example)
 
 
-def column_of(name: str, cells: Cells, origin: Origin) -> Fit:
-    """How the cells of a column are parsed.
+def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str]]:
+    """How the cells of a column are parsed, and hints for the user.
 
     **Raises** `UnusedColumn` for cells that say nothing about new rows; `OddCells`; and
     `ValueError` in one line for dates that can be read in two ways.
@@ -379,12 +372,12 @@ def column_of(name: str, cells: Cells, origin: Origin) -> Fit:
         raise UnusedColumn(EMPTY)
     if isinstance(cells, Declared):
         texts = cells.order or tuple(sorted({text_of(cells[i]) for i in known}))
-        return _varied(Category(name, texts=texts, ordered=bool(cells.order)), cells, origin)
+        return Category(name, texts=texts, ordered=bool(cells.order)), []
     told = strange(cells, known)
     if odd := [i for i in told if is_number(cells[i]) and _number(cells[i]) is None]:
         infinite = named_cells(name, cells, odd, origin.lines)
         raise OddCells(f"{infinite} is not finite, or too large")
-    best: list[Fit] = []
+    tried: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
     for kind in _KINDS:
         ways = kind.ways(name, cells, origin)
@@ -401,22 +394,25 @@ def column_of(name: str, cells: Cells, origin: Origin) -> Fit:
                     )
             words = sorted({repr(normal(cells[i])) for i in whole[0].odd})
             verb = "counts" if len(words) == 1 else "count"
-            hints = [f"column {name!r}: {', '.join(words)} {verb} as missing"] * bool(words)
-            return _varied(whole[0].column, cells, origin, hints)
-        best = sorted([*best, *fits], key=lambda fit: len(fit.odd))[:1]
+            hint = f"column {name!r}: {', '.join(words)} {verb} as missing"
+            return whole[0].column, [hint] * bool(words)
+        tried += fits
     counts = Counter(text_of(cells[i]) for i in known)
-    for fit in best:
-        odd = strange(cells, fit.odd)
+    best = min(tried, key=lambda fit: len(fit.odd), default=None)
+    if best is not None and name not in origin.keep:
+        odd = strange(cells, best.odd)
         repeat = min(counts[text_of(cells[i])] for i in odd) > 1
         repeat = repeat and len(counts) <= min(LEVELS, len(known) / 2)
-        if len(odd) < np.sum(~np.isnan(fit.values)) and not repeat and name not in origin.keep:
-            unit = fit.column.unit if isinstance(fit.column, Number) else ""
-            what = f"is no {fit.column.kind}{unit and f' with the unit {unit!r}'}"
+        if len(odd) < np.sum(~np.isnan(best.values)) and not repeat:
+            unit = best.column.unit if isinstance(best.column, Number) else ""
+            what = f"is no {best.column.kind}{unit and f' with the unit {unit!r}'}"
             raise OddCells(f"{named_cells(name, cells, odd, origin.lines)} {what}")
     return _category(name, cells, counts, origin)
 
 
-def _category(name: str, cells: Cells, counts: Counter[str], origin: Origin) -> Fit:
+def _category(
+    name: str, cells: Cells, counts: Counter[str], origin: Origin
+) -> tuple[Column, list[str]]:
     """Texts as a category, unless they differ in nearly every row."""
     n, why, hints = counts.total(), "", list[str]()
     odd = [text for text in counts if _number(text) is None]
@@ -441,16 +437,7 @@ def _category(name: str, cells: Cells, counts: Counter[str], origin: Origin) -> 
         if any(isinstance(cell, str) and cell.strip() == "None" for cell in cells):
             hints.append(f"column {name!r}: 'None' counts as missing")
         hints += alike(counts, f"column {name!r}")
-    return _varied(Category(name, texts=tuple(sorted(counts))), cells, origin, hints)
-
-
-def _varied(column: Column, cells: Cells, origin: Origin, hints: Sequence[str] = ()) -> Fit:
-    """The column, unless it has one value and is none of those to keep."""
-    fit = Fit(column, *column.parse(cells), hints)
-    known = fit.values[~np.isnan(fit.values)]
-    if known.std() <= 1e-12 * np.abs(known).max() and column.name not in origin.keep:
-        raise UnusedColumn(ONE)
-    return fit
+    return Category(name, texts=tuple(sorted(counts))), hints
 
 
 def alike(texts: Iterable[str], what: str) -> list[str]:
