@@ -8,8 +8,8 @@ import pytest
 import arml
 from arml.cli import main
 from arml.core import registry as plugins
-from arml.experiment.contract import same
-from arml.experiment.options import CALLBACKS
+from arml.experiment.contract import Blobs, same
+from arml.experiment.options import CALLBACKS, metric_of
 from arml.experiment.scoring import evaluate_run
 from arml.training.fit import best_of
 from small import experiment
@@ -99,6 +99,17 @@ def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
     same(fitted.learner, run.learner)
     with pytest.raises(ValueError, match="patience and keep need validation tasks"):
         arml.fit(arml.build("maml", tasks), tasks, steps=4, patience=1)
+
+
+def test_the_best_accuracy_of_tasks_of_ones_own_is_the_highest(tmp_path):
+    tasks = Blobs(arml.Problem("classification", (4,), 3, shots=1, queries=4), noise=2.0)
+    few = {"steps": 20, "interval": 5, "validate_every": 5, "validation_tasks": 8, "batch": 2}
+    outer = arml.OuterOptions(outer_rate=0.3)  # so that the scores differ
+    arml.run("protonet", tmp_path, tasks=tasks, keep="best", outer=outer, **few)
+    run = arml.Run(tmp_path)
+    assert metric_of(run.experiment.tasks) == "accuracy"
+    scores = {row["step"]: row["validation"] for row in run.metrics if "validation" in row}
+    assert scores[run.step] == max(scores.values()) > min(scores.values())
 
 
 PLUGIN = """

@@ -98,7 +98,11 @@ REGISTRIES: dict[str, Registry[Any]] = {
 def metric_of(tasks: TasksOptions) -> str:
     """The score of such tasks, from their options: `accuracy` or `mse`."""
     own: str | None = getattr(tasks, "metric", None)
-    return score_of(TASKS.of(tasks).problem)[0] if own is None else own
+    if own is not None:
+        return own
+    # Nothing but the tasks themselves tells the kind of a user's own.
+    known = isinstance(tasks, OwnOptions)
+    return score_of(splits_of(tasks).train.problem if known else TASKS.of(tasks).problem)[0]
 
 
 def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:

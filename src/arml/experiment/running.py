@@ -15,6 +15,7 @@ import numpy as np
 from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
+from arml.core.losses import score_of
 from arml.core.registry import load_plugins
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
@@ -24,7 +25,6 @@ from arml.experiment.options import (
     absolute,
     essence,
     from_json,
-    metric_of,
     problem_of,
     to_json,
 )
@@ -279,7 +279,7 @@ def run(
             checkpoint.save(checkpoints, 0, now)
         began = time.monotonic() - float(now.seconds)
         timed: list[tuple[float, int]] = []
-        falls = metric_of(experiment.tasks) == "mse"
+        falls = score_of(splits.train.problem)[0] == "mse"
         scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
         load_plugins()
         called = [*callbacks, *CALLBACKS.values()]
@@ -441,7 +441,7 @@ class Run:
             )
         self.last: int = saved
         """The last outer step of the training."""
-        self._falls = metric_of(self.experiment.tasks) == "mse"
+        self._falls = score_of(self.problem)[0] == "mse"
         best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
         self._place = self.folder / (BEST if best else CHECKPOINTS)
         self.step: int = best or saved

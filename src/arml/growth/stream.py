@@ -15,7 +15,8 @@ import numpy as np
 from arml.core.checks import at_least
 from arml.core.episodes import Problem
 from arml.core.learner import MetaLearner
-from arml.experiment.options import Experiment, absolute, essence, metric_of
+from arml.core.losses import score_of
+from arml.experiment.options import Experiment, absolute, essence
 from arml.experiment.recipes import built
 from arml.experiment.running import check_same, claim, like
 from arml.growth.folder import FILE, SPLIT, check_new_run, publish
@@ -100,7 +101,7 @@ def train_stream(
         problem = splits.train.problem
         check_room(problem, len(splits.train.families), options.keep)
         if content is None:
-            content = {"metric": metric_of(experiment.tasks), "records": [], "plan": plan}
+            content = {"metric": score_of(problem)[0], "records": [], "plan": plan}
             write_json(folder / FILE, content)
         experiment = replace(experiment, recipe=f"{experiment.recipe} (stream)")
         claim(experiment, splits, folder)
