@@ -360,17 +360,15 @@ SETUPS = {
 
 def make(name: str, kind: Setup) -> Case:
     """The registered method of that name on a kind of tasks."""
-    problem = kind.tasks.problem
-    options: Any = ALGORITHMS[name].options(problem)
-    smaller: dict[str, Any] = {k: v for k, v in kind.sizes.items() if hasattr(options, k)}
-    options = replace(options, **smaller)
+    problem, known = kind.tasks.problem, ALGORITHMS[name]
+    options: Any = known.options(problem)
+    options = replace(options, **{k: v for k, v in kind.sizes.items() if hasattr(options, k)})
 
     def build(key: PRNGKeyArray) -> MetaLearner:
         net_key, key = jax.random.split(key)
         learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
         return with_steps(learner, kind.steps)
 
-    known = ALGORITHMS[name]
     return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends, known.exceptions)
 
 

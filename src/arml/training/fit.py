@@ -393,17 +393,6 @@ class FitOptions:
     keep: Literal["last", "best"] = "last"
     """The learner of the run: that of the last step, or of the best validation score."""
 
-    @classmethod
-    def usual(cls, problem: Problem) -> "FitOptions":
-        """The options of the recipes for such tasks. On a CPU, convolutions are neither scanned nor
-        batched over tasks."""
-        images = problem.inputs == "pictures"
-        every = 20 if images else 100
-        return cls(
-            batch=4 if images else 25, interval=every, validate_every=10 * every,
-            validation_tasks=200, scan=not images, chunk=at_once_by_default(problem),
-        )  # fmt: skip
-
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         check_types(self)
@@ -710,7 +699,11 @@ def fit(
     elif learner.origin:
         usual = FitOptions(**{name: getattr(learner.origin.experiment, name) for name in names})
     else:
-        usual = FitOptions.usual(train.problem)
+        usual = FitOptions(validation_tasks=200)
+        if train.problem.inputs == "pictures":
+            # On a CPU, convolutions are neither scanned nor batched over tasks.
+            usual = replace(usual, batch=4, interval=20, validate_every=200, scan=False)
+            usual = replace(usual, chunk=at_once_by_default(train.problem))
     options = replace(usual, **changed)
     options.check()
     at_least(options, ("steps",), 1)
