@@ -63,10 +63,7 @@ class _Family(NamedTuple):
 
 
 def choose(
-    data: Sequence[str],
-    *,
-    fixed: Mapping[str, int] | None = None,
-    minutes: float = MINUTES,
+    data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
 ) -> tuple[Experiment, list[str]]:
     """An experiment on one's own families, and a line about each choice. `paced` fits its number
     of steps to the minutes.

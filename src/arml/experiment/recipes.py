@@ -213,17 +213,10 @@ OWN: dict[str, Setting] = {
             _SMALL,
         ),
         Setting(
-            "folders",
-            IMAGES,
-            "Your own images (--data FOLDER_OR_ZIP...)",
-            FoldersOptions(),
-            _SMALL,
+            "folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)", FoldersOptions(), _SMALL
         ),
         Setting(
-            "features",
-            VECTORS,
-            "Frozen features of images (--data FEATURES...)",
-            VectorsOptions(),
+            "features", VECTORS, "Frozen features of images (--data FEATURES...)", VectorsOptions()
         ),
         prepared("plain-multi", "Plain-Multi, four families", 50_000),
         prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),

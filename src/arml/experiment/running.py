@@ -197,15 +197,12 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
     write_json(path, config)
 
 
-Watch = Callable[[int, Mapping[str, float | None]], None]
-
-
 def run(
     experiment: Experiment | str,
     folder: Path | str,
     *,
     tasks: TasksLike | None = None,
-    watch: Watch = lambda step, record: None,
+    watch: Callable[[int, Mapping[str, float | None]], None] = lambda step, record: None,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
     devices: int = 1,
@@ -356,10 +353,6 @@ def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonVi
     return replace(made, **changes)
 
 
-SeedWatch = Callable[[int, int, Mapping[str, float | None]], None]
-"""Called now and then with a seed, the step that it has reached, and the record of that step."""
-
-
 def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment, Path]:
     """The experiment and the run folder of one seed."""
     return replace(experiment, seed=seed), folder / f"seed-{seed}"
@@ -371,13 +364,14 @@ def train_seeds(
     seeds: list[int],
     *,
     workers: int,
-    watch: SeedWatch,
+    watch: Callable[[int, int, Mapping[str, float | None]], None],
     stop: Stopping = lambda: False,
     on: str | None = None,
     extend: bool | None = None,
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
-    names the place, as in `carry_out`, and `extend` is that of `run`.
+    names the place, as in `carry_out`, and `extend` is that of `run`. `watch` is called now and
+    then with a seed, the step that it has reached, and the record of that step.
 
     **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
     were stopped.

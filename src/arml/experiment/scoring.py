@@ -142,9 +142,7 @@ def kept_scores(
     if scores.score["n"] != result["score"]["n"]:
         result = {**result, "simple": {}}
     return Scored(
-        run,
-        cast(Result, {**result, "score": scores.score, "families": scores.by_family()}),
-        scores,
+        run, cast(Result, {**result, "score": scores.score, "families": scores.by_family()}), scores
     )
 
 

@@ -12,15 +12,7 @@ from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from arml.results.files import (
-    Count,
-    Json,
-    RunError,
-    Text,
-    read_as,
-    read_json,
-    read_metrics,
-)
+from arml.results.files import Count, Json, RunError, Text, read_as, read_json, read_metrics
 from arml.results.scores import Score
 
 CONFIG = "config.json"

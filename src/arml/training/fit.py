@@ -473,8 +473,6 @@ class Moment(NamedTuple):
 
 SLOW = 0.5
 """Seconds of a step from which on steps are shown one by one."""
-_Values = tuple[TaskDistribution, Array, Array]
-"""The tasks, the data of the training's key, and its number of steps: an interval reads these."""
 Callback = Callable[[Moment], bool | None]
 """Called after each interval; a training ends early where one returns True."""
 
@@ -501,10 +499,12 @@ def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
 def _step(
     outer: Options, own: int | None, batch: int, chunk: int, mesh: Mesh | None, precision: Precision
 ) -> Step:
-    """One outer step: one program for all seeds and, without a number `own` of steps, for trainings
-    of any length."""
+    """One outer step from tasks, the data of the training's key, and its number of steps: one
+    program for all seeds and, without a number `own` of steps, for trainings of any length."""
 
-    def step(values: _Values, state: TrainState) -> tuple[TrainState, Record]:
+    def step(
+        values: tuple[TaskDistribution, Array, Array], state: TrainState
+    ) -> tuple[TrainState, Record]:
         tasks, data, steps = values
         key, optimiser = jax.random.wrap_key_data(data), outer.build(steps if own is None else own)
         one = make_step(
