@@ -1,7 +1,6 @@
 """A training that goes on longer, that ends early, and whose best learner is kept."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -11,6 +10,7 @@ from arml.core import registry as plugins
 from arml.experiment.contract import Blobs, same
 from arml.experiment.options import CALLBACKS, metric_of
 from arml.experiment.scoring import evaluate_run
+from arml.results.files import read_metrics
 from arml.training.fit import best_of
 from small import experiment
 
@@ -134,10 +134,7 @@ def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch):
     finally:
         CALLBACKS.pop("log", None)
     assert seen == [5, 10]
-    logged = [
-        json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()
-    ]
-    assert [row["step"] for row in logged] == [5, 10]
+    assert [row["step"] for row in read_metrics(tmp_path / "run" / "log.jsonl")] == [5, 10]
     run = arml.Run(tmp_path / "run")
     assert (run.chosen, run.is_over) == ("the last step, 10 of 20", True)
     arml.run(MADE, tmp_path / "run", stop=lambda: True)  # it goes on where no callback ends it

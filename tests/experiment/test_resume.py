@@ -56,12 +56,6 @@ def assert_same_run(a, b):
     same(Run(a).state, Run(b).state)
 
 
-def steps_of(folder):
-    return [
-        json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().split("\n")[:-1]
-    ]
-
-
 def interrupted_at(monkeypatch, step):
     watch, left = Training.watch, [step]
 
@@ -92,7 +86,7 @@ def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys)
     said = capsys.readouterr().out
     assert "stopped and saved at step 30" in said
     assert "to resume: arml train regression2d/maml" in said
-    assert steps_of(folder)[-1] == 30
+    assert Run(folder).metrics[-1]["step"] == 30
     assert train(folder) == 0
     assert "resuming at step 30" in capsys.readouterr().out
     assert_same_run(whole, folder)
@@ -107,8 +101,9 @@ def test_slow_steps_are_shown_one_by_one_and_a_stop_saves_within_one(tmp_path, m
         assert train(tmp_path / "stopped", *slow) == 130
     assert "stopped and saved at step 13" in capsys.readouterr().out
     assert train(tmp_path / "stopped", *slow) == 0
-    assert sorted({*steps_of(tmp_path / "stopped")}) == [10, 13, 20]
-    same(Run(tmp_path / "whole").state, Run(tmp_path / "stopped").state)
+    stopped = Run(tmp_path / "stopped")
+    assert sorted({row["step"] for row in stopped.metrics}) == [10, 13, 20]
+    same(Run(tmp_path / "whole").state, stopped.state)
 
 
 def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):

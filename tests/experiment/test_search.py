@@ -21,7 +21,7 @@ from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
 from arml.experiment.recipes import recipe
 from arml.experiment.search import chosen, opened, space, space_in_words, tune, usual
-from arml.results.files import RunError, write_json
+from arml.results.files import RunError, read_metrics, write_json
 from small import experiment
 
 TINY = experiment(algorithm=MAMLOptions(inner_steps=1))
@@ -121,8 +121,7 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     best = json.loads((folder / "best.json").read_text())
     scores = {}
     for run in (folder / "trials").iterdir():
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        scores[str(run)] = lines[-1]["validation"]
+        scores[str(run)] = read_metrics(run / "metrics.jsonl")[-1]["validation"]
         assert not (run / "result.json").exists()
     assert best["score"] == min(scores.values()) == scores[best["run"]]
     assert best["split"] == "validation"

@@ -1,6 +1,5 @@
 """One run on several devices: the same numbers."""
 
-import json
 from dataclasses import replace
 
 import equinox as eqx
@@ -27,16 +26,12 @@ EXPERIMENT = experiment(algorithm=ONE_STEP, steps=STEPS, validate_every=20, batc
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
-def metrics(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_one_device_then_four_make_the_run_that_one_makes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(EXPERIMENT, whole)
     assert run(EXPERIMENT, parts, stop=lambda: True) == 10
     assert run(EXPERIMENT, parts, devices=4) == STEPS
-    one, several = metrics(whole), metrics(parts)
+    one, several = Run(whole).metrics, Run(parts).metrics
     assert [row.keys() for row in one] == [row.keys() for row in several]
     for a, b in zip(one, several, strict=True):
         np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-3)
