@@ -29,17 +29,12 @@ take most of the compilation, and speed up only long loops over small arrays."""
 
 
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
-    """`eqx.filter_jit` with the `settings` that this version of XLA knows; it gets `donate`."""
-    options = {"donate": donate, "compiler_options": _supported(settings)}
+    """`eqx.filter_jit`; on a CPU with the `settings` that this version of XLA knows."""
+    cpu = jax.default_backend() == "cpu"
+    known = {name: value for name, value in settings.items() if cpu and _known(name, value)}
+    options = {"donate": donate, "compiler_options": known}
     compiled: Callable[P, R] = eqx.filter_jit(function, **options)  # type: ignore[call-overload]
     return compiled
-
-
-def _supported(settings: Settings) -> Settings:
-    """The `settings` that this version of XLA knows; none on a device other than a CPU."""
-    if jax.default_backend() != "cpu":
-        return {}
-    return {name: value for name, value in settings.items() if _known(name, value)}
 
 
 @cache
