@@ -15,7 +15,6 @@ class Site(NamedTuple):
 
     port: int
     token: str
-    served: server.Served
 
     @property
     def address(self) -> str:
@@ -31,7 +30,7 @@ def serving(served: server.Served) -> Iterator[Site]:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield Site(listening.getsockname()[1], token, served)
+            yield Site(listening.getsockname()[1], token)
         finally:
             running.should_exit = True
             thread.join()

@@ -90,24 +90,24 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
     text = {"name": "t.svg", "data": base64.b64encode(b"<svg/>").decode()}
     short = {"name": "s.png", "data": good["data"][: len(good["data"]) // 2 // 4 * 4]}
     packet = base64.b64encode(b"PK nothing").decode()
-    for path, content, status, message in (
-        ("classify", b" " * (2**20 + 1), 413, "more than 1 MiB"),
-        ("classify", b"no", 400, "no JSON"),
-        ("classify", b"[" * 100_000, 400, "no JSON"),
-        ("classify", [], 400, "the request: Expected `object`, got `array`; use the page"),
-        ("classify", pictures(*[good] * 12), 400, "14 pictures are too many, at most 12"),
-        ("classify", pictures(text, short), 400, "t.svg (data that cannot be decoded), s.png"),
-        ("classify", pictures(short), 400, "s.png"),
-        ("classify", pictures({"data": "§"}), 400, "base64"),
-        ("classify", pictures(), 400, "no picture of 'b'"),
-        ("classify", {**pictures(good), "queries": []}, 400, "no pictures to predict"),
-        ("classify", {"classes": [twice, twice], "queries": [good]}, 400, "named 'a'"),
-        ("classify", {"classes": [twice, long], "queries": [good]}, 400, "1 to 60 letters"),
-        ("classify", {"classes": [twice], "queries": [good]}, 400, "2 or more classes, got 1"),
-        ("open", {"predictor": packet}, 400, "no predictor that the page kept"),
+    for path, content, message in (
+        ("classify", b" " * (2**20 + 1), "more than 1 MiB"),
+        ("classify", b"no", "no JSON"),
+        ("classify", b"[" * 100_000, "no JSON"),
+        ("classify", [], "the request: Expected `object`, got `array`; use the page"),
+        ("classify", pictures(*[good] * 12), "14 pictures are too many, at most 12"),
+        ("classify", pictures(text, short), "t.svg (data that cannot be decoded), s.png"),
+        ("classify", pictures(short), "s.png"),
+        ("classify", pictures({"data": "§"}), "base64"),
+        ("classify", pictures(), "no picture of 'b'"),
+        ("classify", {**pictures(good), "queries": []}, "no pictures to predict"),
+        ("classify", {"classes": [twice, twice], "queries": [good]}, "named 'a'"),
+        ("classify", {"classes": [twice, long], "queries": [good]}, "1 to 60 letters"),
+        ("classify", {"classes": [twice], "queries": [good]}, "2 or more classes, got 1"),
+        ("open", {"predictor": packet}, "no predictor that the page kept"),
     ):
         got, answer = asked(site, f"/{site.token}/{path}", content)
-        assert got == status, answer
+        assert got == 400, answer
         assert message in answer["error"]
         assert "\n" not in answer["error"]
 
@@ -298,8 +298,6 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.wait_for_selector("#camera .status >> text=Picture 1 is added")
     page.click("#camera >> text=Close")
     assert page.locator("[aria-label='Remove webcam 1.png']").count() == 1
-    page.set_viewport_size({"width": 360, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):
@@ -330,10 +328,9 @@ def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch
 def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
     monkeypatch.setattr(server, "PATIENCE", 0.4)
     path = f"/{site.token if token else 'none'}/classify"
-    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as slow:
-        slow.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n".encode())
-        slow.sendall(b"Content-Length: 1000\r\n\r\n{")
-        slow.settimeout(0.1)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=0.1) as slow:
+        slow.sendall(head.encode())
         answers = []
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             for _ in range(100):

@@ -24,7 +24,6 @@ import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -37,7 +36,7 @@ from arml.app import pictures, tables
 from arml.app.pictures import Limits, Tab
 from arml.app.tables import Kind
 from arml.predict.loading import load
-from arml.results.files import Json, RunError
+from arml.results.files import Json
 
 HOST = "127.0.0.1"
 PATIENCE = 5.0
@@ -95,12 +94,11 @@ async def _content(request: Request, limits: Limits) -> object:
     async for part in request.stream():
         body += part
         if len(body) > limits.megabytes * 2**20:
-            message = f"more than {limits.megabytes} MiB: choose fewer or smaller files"
-            raise HTTPException(413, message)
+            raise ValueError(f"more than {limits.megabytes} MiB: choose fewer or smaller files")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "this is no JSON: use the page") from None
+        raise ValueError("this is no JSON: use the page") from None
 
 
 def _answering(
@@ -116,9 +114,7 @@ def _answering(
                 if await request.is_disconnected():  # it asked again meanwhile
                     return Response(status_code=400)
                 return JSONResponse(await run_in_threadpool(answer, content))
-        except HTTPException as error:
-            return JSONResponse({"error": error.detail}, error.status_code)
-        except (RunError, ValueError) as error:
+        except ValueError as error:
             return JSONResponse({"error": " ".join(str(error).split())}, 400)
         except ClientDisconnect:
             return Response(status_code=400)
