@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import struct
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,6 @@ import chromium
 from arml.app import pictures, server
 from arml.app.pictures import Limits
 from arml.app.server import served
-from arml.cli import export as command
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
@@ -303,7 +303,7 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
 def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):
     assert main(["app", "--port", "70000"]) == 2
     assert "port must be from 0 to 65535" in capsys.readouterr().err
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["app"]) == 2
     assert "pip install 'arml[app]'" in capsys.readouterr().err
     monkeypatch.undo()

@@ -3,13 +3,13 @@ machine to try a learner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, parse, say, tell
+from arml.results.machine import extra
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,8 @@ def app_command(arguments: Sequence[str]) -> int:
     options = parse(AppOptions, arguments, prog="arml app")
     if not 0 <= options.port < 2**16:
         raise ValueError(f"port must be from 0 to 65535, got {options.port}")
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise ValueError(f"{' and '.join(missing)} cannot be imported: pip install 'arml[app]'")
+    for package in ("starlette", "uvicorn"):
+        extra(package, "app", "the page")
     from arml.predict.files import SUPPORT
 
     if options.learner is not None and (options.learner / SUPPORT).is_file():
@@ -114,12 +113,13 @@ def app_command(arguments: Sequence[str]) -> int:
         )
     from arml.app.server import serve, served
 
+    learners = served(options.learner, options.model, **options.given())
+
+    def ready(address: str) -> None:
+        tell(f"the page is {address} (Ctrl-C stops it)")
+
     try:
-        serve(
-            served(options.learner, options.model, **options.given()),
-            port=options.port,
-            ready=lambda address: tell(f"the page is {address} (Ctrl-C stops it)"),
-        )
+        serve(learners, port=options.port, ready=ready)
     except OSError as error:
         problem = error.strerror or error
         raise ValueError(f"port {options.port}: {problem}; give another --port") from None

@@ -372,7 +372,7 @@ def _between(length: Array, size: int) -> Array:
 
 _FROZEN = Primitive("frozen_model")
 _FROZEN.def_abstract_eval(
-    lambda x, extractor: x.update(shape=(QUERIES, *extractor.shape[1:]), dtype=extractor.type)
+    lambda x, extractor: jax.core.ShapedArray((QUERIES, *extractor.shape[1:]), extractor.type)
 )
 
 
