@@ -1,6 +1,8 @@
 """The learner of photographs: its head against the formulas, its pictures, its files."""
 
+import csv
 import io
+import json
 import pickle
 import shutil
 import subprocess
@@ -260,6 +262,9 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, capsys):
     assert main(["predict", "kept.zip", "photos.zip", "--sort-into", "again"]) == 0
     answers = [row.split(",")[1:] for row in capsys.readouterr().out.splitlines()]
     assert sorted(answers) == sorted(row.split(",")[1:] for row in rows)
+    assert main(["evaluate", "kept", "--query", "own", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n"], found["accuracy"]) == (8, 1)
     for more, refused in (
         (["--strict"], "photos/bad.png: expected an image"),
         (["--sort-into", "sorted"], "is not empty"),
@@ -304,6 +309,24 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, capsys):
     ):
         assert main(command) == 2
         assert refused in capsys.readouterr().err
+    for file in Path("own").rglob("*.png"):
+        file.write_bytes(encoded(blob((220, 30, 30))))
+    assert main(["adapt", "--support", "own", "--save", "again"]) == 2
+    assert "all 8 pictures are identical" in " ".join(capsys.readouterr().err.split())
+    assert not Path("again").exists()
+
+
+def test_the_patch_that_matters_is_the_coloured_one(place, capsys):
+    rng = np.random.default_rng(0)
+    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+        for i in range(4):
+            pixels = 128 + rng.integers(-20, 20, (64, 64, 3))
+            pixels[34:46, 18:30] = colour
+            Path(f"own/{name}/{i}.png").write_bytes(encoded(pixels.astype(np.uint8)))
+    words = ["adapt", "photos", "--support", "own", "--query", "own/red", "--no-reliability"]
+    assert main([*words, "--matter"]) == 0
+    for answer in csv.DictReader(capsys.readouterr().out.splitlines()):
+        assert answer["matters"].startswith("row 3 of 4, column 2 of 4 (")
 
 
 def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):

@@ -140,11 +140,6 @@ class PredictorBase(abc.ABC):
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
 
-    @abc.abstractmethod
-    def save(self, folder: Path | str) -> None:
-        """Write it as a folder, which `arml.load_predictor` opens. **Raises** `RunError` if it
-        cannot be written."""
-
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled, and everything that is cached can be made again.
         every = [item for base in type(self).__mro__ for item in vars(base).items()]
