@@ -57,9 +57,9 @@ class Predictor(ArrayPredictor):
     Its methods raise `ValueError` in one line for inputs of another shape.
     """
 
-    def __init__(self, learner: TrainedLearner, x: np.ndarray, *given: Any, **named: Any) -> None:
-        super().__init__(learner, x, *given, **named)
-        self.models = models_of(learner.problem, len(x))
+    @property
+    def models(self) -> tuple[str, ...]:  # type: ignore[override]
+        return models_of(self.problem, len(self.x))
 
     @classmethod
     def learned(
