@@ -208,7 +208,8 @@ def _reader(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: s
         refuse(options, ("columns", "without", "keep", "dates"), "tables with any columns")
     if learner.inputs == "vectors":
         refuse(options, ("group", "matter"), "pictures and tables with any columns")
-    if learner.problem.kind == "regression":
+    # A problem loads JAX, which photographs do not need.
+    if learner.inputs != "pictures" and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
     if isinstance(inputs, PictureInputs):
         inputs.strict = options.strict
