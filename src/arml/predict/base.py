@@ -304,6 +304,7 @@ class ArrayPredictor(PredictorBase):
         classes: np.ndarray | None = None,
         sample_weight: Float[np.ndarray, " n"] | None = None,
         groups: Numbers | None = None,
+        *,
         flat: bool = False,
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes

@@ -81,7 +81,7 @@ class Predictor(ArrayPredictor):
         if learner.problem.kind == "regression":
             targets, flat = checked_targets(y, learner.problem, len(inputs))
             _check_range(learner, inputs, targets)
-            return cls(learner, inputs, targets.astype(np.float32), None, *more, flat)
+            return cls(learner, inputs, targets.astype(np.float32), None, *more, flat=flat)
         classes, places = checked_labels(y, len(inputs))
         learner.of_classes(len(classes))  # may refuse so many
         return cls(learner, inputs, places, classes, *more)
@@ -189,8 +189,8 @@ class Predictor(ArrayPredictor):
     def _fit(self, kept: Places, model: str) -> Function:
         """The function that a model learns from some of the examples."""
         more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
-        some = Predictor(self.learner, self.x[kept], self.y[kept], self.classes, *more, self.flat)
-        return some._by(model)
+        given = self.x[kept], self.y[kept], self.classes, *more
+        return Predictor(self.learner, *given, flat=self.flat)._by(model)
 
     @cached_property
     def _function(self) -> Function:
