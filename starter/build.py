@@ -27,7 +27,6 @@ import glyphs
 import icons
 import licences
 import textures
-from arml.datasets.folders import ImageFamily
 from arml.datasets.splits import split_classes
 from arml.datasets.starter import load_starter
 from arml.results.files import checksum, write_bytes
@@ -156,15 +155,12 @@ def sheet(out: Path, name: str, found: Samples) -> dict[str, Any]:
     options = [cv2.IMWRITE_PNG_COMPRESSION, 9]
     data = cv2.imencode(".png", np.vstack(rows), options)[1].tobytes()
     (out / f"{name}.png").write_bytes(data)
-    family = ImageFamily(
-        name, tuple(found), np.empty((0, SIDE, SIDE, 3), np.uint8), np.empty(0, int), ""
-    )
     return {
         "about": ABOUT[name],
         "file": f"{name}.png",
         "sha256": hashlib.sha256(data).hexdigest(),
         "each": each,
-        "split": split_classes(family, seed=SPLIT_SEED),
+        "split": split_classes(found, seed=SPLIT_SEED),
         "samples": {label: [source for source, _ in samples] for label, samples in found.items()},
     }
 

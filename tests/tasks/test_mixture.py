@@ -1,28 +1,14 @@
 """Mixtures: shares of families, and draws of one family."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-import arml
 from arml.tasks.functions import FAMILIES, functions_2d
 from arml.tasks.mixture import mixture
 
 TASKS = functions_2d(noise=0.0)
-
-
-class Steps(arml.TaskDistribution):
-    """One family with another name, of the problem of the functions."""
-
-    problem = TASKS.problem
-    families = ("step",)
-
-    def sample(self, key):
-        x = jax.random.uniform(key, (20, 2))
-        y = jnp.ones((20, 1))
-        return arml.Task(arml.Examples(x[:10], y[:10]), arml.Examples(x[10:], y[10:]), jnp.array(0))
 
 
 def drawn(tasks, n=400):
@@ -30,10 +16,10 @@ def drawn(tasks, n=400):
 
 
 def test_families_come_in_their_shares():
-    both = mixture(TASKS, Steps(), stage={"line": 0.5, "ripple": 0.2, "step": 0.3})
-    counts = np.bincount(np.asarray(drawn(both).family), minlength=7)
-    assert counts[[0, 2, 3, 4]].sum() == 0
-    assert chisquare(counts[[1, 5, 6]], 400 * np.array([0.5, 0.2, 0.3])).pvalue > 1e-3
+    some = mixture(TASKS).of({"line": 0.5, "ripple": 0.2, "cubic": 0.3})
+    counts = np.bincount(np.asarray(drawn(some).family), minlength=6)
+    assert counts[[0, 2, 4]].sum() == 0
+    assert chisquare(counts[[1, 5, 3]], 400 * np.array([0.5, 0.2, 0.3])).pvalue > 1e-3
 
 
 def test_a_task_is_of_the_family_that_it_names():
@@ -42,8 +28,6 @@ def test_a_task_is_of_the_family_that_it_names():
     x, y = np.asarray(lines.support.x[..., 0], float), np.asarray(lines.support.y[..., 0], float)
     for own_x, own_y in zip(x, y, strict=True):  # ten points on one line
         assert np.abs(np.polyval(np.polyfit(own_x, own_y, 1), own_x) - own_y).max() < 1e-3
-    steps = drawn(mixture(TASKS, Steps()).only("step"), 5)
-    assert float(steps.support.y.min()) == 1.0
 
 
 def test_equal_shares_are_the_distribution_itself():
@@ -56,16 +40,13 @@ def test_equal_shares_are_the_distribution_itself():
 
 def test_identities_differ_exactly_if_the_tasks_do():
     tasks = mixture(TASKS)
-    assert tasks.only("line").identity() == mixture(TASKS, stage={"line": 1.0}).identity()
+    assert tasks.only("line").identity() == tasks.only("cubic").only("line").identity()
     assert tasks.only("line").identity() != tasks.only("cubic").identity()
 
 
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="sinusoid twice"):
-        mixture(TASKS, TASKS)
-    with pytest.raises(ValueError, match="one problem"):
-        mixture(functions_2d(shots=5), Steps())
-    with pytest.raises(ValueError, match="unknown family 'oak'"):
-        mixture(TASKS, stage={"oak": 1.0})
-    with pytest.raises(ValueError, match="sum to 1"):
-        mixture(TASKS, stage={"line": 0.7})
+@pytest.mark.parametrize(
+    ("stage", "said"), [({"oak": 1.0}, "unknown family 'oak'"), ({"line": 0.7}, "sum to 1")]
+)
+def test_other_shares_are_refused(stage, said):
+    with pytest.raises(ValueError, match=said):
+        mixture(TASKS).of(stage)

@@ -19,19 +19,11 @@ Split = dict[str, Parts]
 """`split[family][part]` is a list of classes; the parts are train, validation and test."""
 
 
-def split_classes(family: ImageFamily, *, seed: int = 0, least: int = 1) -> Parts:
-    """Split a family's classes into `train`, `validation` and `test`, at least `least` in each.
-
-    The split does not depend on the order of the classes.
-
-    **Raises** `ValueError` for fewer than three times `least` classes.
-    """
-    total = len(family.classes)
-    if total < 3 * least:
-        raise ValueError(
-            f"{family.name}: expected at least {3 * least} classes, got {total}; add classes"
-        )
-    return cut(drawn(family.classes, seed), part_sizes(total, least))
+def split_classes(classes: Iterable[str], *, seed: int = 0, least: int = 1) -> Parts:
+    """Split classes into `train`, `validation` and `test`, at least `least` in each if there are
+    enough. The split does not depend on the order of the classes."""
+    order = drawn(classes, seed)
+    return cut(order, part_sizes(len(order), least))
 
 
 def drawn(names: Iterable[str], seed: int) -> list[str]:
@@ -68,10 +60,9 @@ def write_split(
 ) -> Split:
     """Split each family, write the split to a JSON file, and return it.
 
-    **Raises** `ValueError` as `split_classes` does, and if the file cannot be written; an older
-    file then stays as it was.
+    **Raises** `RunError` if the file cannot be written; an older file then stays as it was.
     """
-    split = {f.name: split_classes(f, seed=seed, least=least) for f in families}
+    split = {f.name: split_classes(f.classes, seed=seed, least=least) for f in families}
     sources = {family.name: family.digest for family in families}
     content = {"method": METHOD, "seed": seed, "fractions": FRACTIONS, "sources": sources}
     write_json(path, {**content, "families": split})

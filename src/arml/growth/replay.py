@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.tasks.mixture import Mixture, Stage, either, equal_shares, shares_of
+from arml.tasks.mixture import Mixture, Stage, equal_shares, shares_of
 
 
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
@@ -44,7 +44,9 @@ class Replay(TaskDistribution):
         place = jax.random.randint(place_key, (), 0, self.memory.family.shape[1])
         old = jax.tree.map(lambda rows: rows[family, place], self.memory)
         is_old = jax.random.uniform(chance_key) < self.share
-        return either(is_old, old, self.stream.sample(task_key))
+        # Kept tasks have no numbers of classes.
+        new = self.stream.sample(task_key)._replace(classes=None)
+        return jax.tree.map(lambda kept, drawn: jnp.where(is_old, kept, drawn), old, new)
 
 
 def replay(stream: Mixture, memory: Task, known: Sequence[str], share: float) -> Replay:

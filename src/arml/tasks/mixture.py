@@ -1,4 +1,4 @@
-"""Families of one or more task distributions in given shares."""
+"""The families of a task distribution in given shares."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,33 +20,34 @@ State = tuple[PRNGKeyArray, Int[Array, ""]]
 
 
 class Mixture(TaskDistribution):
-    """The families of `parts` in given shares. Build it with `mixture`.
+    """The families of `tasks` in given shares. Build it with `mixture`.
 
-    A part draws tasks until one is of the wanted family. Of the others only the family is computed,
+    Tasks are drawn until one is of the wanted family. Of the others only the family is computed,
     not the examples.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
-    parts: tuple[TaskDistribution, ...]
+    tasks: TaskDistribution
     shares: Float[Array, " families"]
 
     def sample(self, key: PRNGKeyArray) -> Task:
-        family_key, task_key = jax.random.split(key)
+        family_key, key = jax.random.split(key)
         family = jax.random.choice(family_key, len(self.families), p=self.shares)
-        task, first = None, 0
-        for part in self.parts:
-            drawn = one_of(part, family - first, key=task_key)
-            chosen = family >= first
-            task = drawn if task is None else either(chosen, drawn, task)
-            first += len(part.families)
-        assert task is not None
-        # Classes of different parts have the same numbers, so they could be confused.
-        classes = task.classes if len(self.parts) == 1 else None
-        return task._replace(family=family.astype(jnp.int32), classes=classes)
+
+        def other(state: State) -> Array:
+            key, tries = state
+            return (self.tasks.sample(key).family != family) & (tries < TRIES)
+
+        def again(state: State) -> State:
+            return jax.random.split(state[0])[0], state[1] + 1
+
+        if len(self.families) > 1:
+            key, _ = jax.lax.while_loop(other, again, (key, jnp.zeros((), jnp.int32)))
+        return self.tasks.sample(key)._replace(family=family.astype(jnp.int32))
 
     def of(self, stage: Stage) -> "Mixture":
-        """The same families in other shares."""
+        """The same families in other shares. **Raises** `ValueError` as `shares_of`."""
         return eqx.tree_at(lambda m: m.shares, self, shares_of(stage, self.families))
 
     def only(self, family: str) -> "Mixture":
@@ -55,54 +56,18 @@ class Mixture(TaskDistribution):
 
     def identity(self) -> str:
         shares = np.asarray(self.shares, np.float64).round(6).tolist()
-        names = dict(zip(self.families, shares, strict=True))
-        return json.dumps([[part.identity() for part in self.parts], names])
+        return json.dumps([[self.tasks.identity()], dict(zip(self.families, shares, strict=True))])
 
 
-def mixture(*parts: TaskDistribution, stage: Stage | None = None) -> Mixture:
-    """The families of task distributions of one problem, in equal shares or in those of `stage`.
+def mixture(tasks: TaskDistribution) -> Mixture:
+    """The families of a task distribution in equal shares.
 
-    **Raises** `ValueError` in one line if the problems differ, or two families have one name.
+    **Raises** `ValueError` in one line if two families have one name.
     """
-    families = tuple(name for part in parts for name in part.families)
-    twice = next((name for name in families if families.count(name) > 1), None)
-    if not families or twice is not None:
-        raise ValueError(
-            f"expected families of different names, got {twice or 'none'} twice: rename one"
-        )
-    problems = [part.problem for part in parts]
-    shapes = {(p.kind, p.features, p.outputs, p.shots, p.queries) for p in problems}
-    if len(shapes) > 1:
-        raise ValueError(
-            f"expected families of one problem, got {' and '.join(map(str, sorted(shapes)))}: give "
-            "them the same ways, shots, queries and size"
-        )
-    return Mixture(
-        families, problems[0], parts, shares_of(stage or equal_shares(families), families)
-    )
-
-
-def one_of(part: TaskDistribution, wanted: Int[Array, ""], *, key: PRNGKeyArray) -> Task:
-    """ONE task of the family `wanted` of `part`; any task if `part` has no such family."""
-    known = (wanted >= 0) & (wanted < len(part.families))
-    if len(part.families) == 1:
-        return part.sample(key)
-
-    def other(state: State) -> Array:
-        key, tries = state
-        return known & (part.sample(key).family != wanted) & (tries < TRIES)
-
-    def again(state: State) -> State:
-        return jax.random.split(state[0])[0], state[1] + 1
-
-    found, _ = jax.lax.while_loop(other, again, (key, jnp.zeros((), jnp.int32)))
-    return part.sample(found)
-
-
-def either(chosen: Array, a: Task, b: Task) -> Task:
-    """Task `a` where `chosen`, and `b` otherwise."""
-    a, b = a._replace(classes=None), b._replace(classes=None)
-    return jax.tree.map(lambda x, y: jnp.where(chosen, x, y), a, b)
+    families = tuple(tasks.families)
+    if twice := [name for name in families if families.count(name) > 1]:
+        raise ValueError(f"expected families of different names, got {twice[0]} twice: rename one")
+    return Mixture(families, tasks.problem, tasks, shares_of(equal_shares(families), families))
 
 
 def equal_shares(families: Sequence[str]) -> dict[str, float]:

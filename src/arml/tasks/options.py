@@ -269,17 +269,15 @@ class EpisodeOptions(Options):
                 f"{self.shots}: raise --shots"
             )
 
-    def stated(
-        self, data: Mapping[str, str], parts: JsonView | None = None, **other: object
-    ) -> str:
-        """The identity of the test tasks: these options (`other` in place of some), the digests of
-        the data, and the split of the classes if it is in a file.
+    def stated(self, data: Mapping[str, str], parts: JsonView | None = None) -> str:
+        """The identity of the test tasks: these options, the digests of the data, and the split of
+        the classes if it is in a file.
 
         The options of training are not part of it, nor are the places of the data and the seed of
         the split, because the digests and the file state their effect. The order of the families
         is, because a task draws its family by number.
         """
-        drawn = {"kind": type(self).__name__, **dataclasses.asdict(self), **other}
+        drawn = {"kind": type(self).__name__, **dataclasses.asdict(self)}
         kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
         return json.dumps([kept, list(data.items()), parts], sort_keys=True)
 
