@@ -70,30 +70,25 @@ def test_every_training_of_the_comparison_is_an_experiment():
 def test_the_share_of_the_specialists_gain_by_hand():
     from fair import GROUPS, Setting, table
 
-    families = GROUPS["glyphs"]
+    families, found = GROUPS["glyphs"], {}
 
-    def runs(method, group, accuracies, rate=0.003):
-        for seed in range(3):
-            test = {
-                family: " ".join(f"{accuracy + 0.01 * (i % 2):.2f}" for i in range(10))
-                for family, accuracy in accuracies.items()
-            }
-            about = {"method": method, "group": group, "shots": 5, "seed": seed, "rate": rate}
-            about |= {"steps": 200 * len(accuracies), "validation": sum(accuracies.values())}
-            about["ways"] = 5
-            yield f"{group}-{method}-{rate}-{seed}", {**about, "test": test}
+    def add(method, group, *accuracies, **other):
+        names = families if group == "glyphs" else [group]
+        of = dict(zip(names, accuracies, strict=True))
+        test = {k: " ".join(f"{v + 0.01 * (i % 2):.2f}" for i in range(10)) for k, v in of.items()}
+        about = {"method": method, "group": group, "shots": 5, "rate": 0.003, "ways": 5}
+        about |= {"steps": 200 * len(of), "validation": sum(accuracies), "test": test, **other}
+        found.update({f"{len(found)}-{seed}": {**about, "seed": seed} for seed in range(3)})
 
-    found = dict(runs("protonet", "glyphs", dict(zip(families, (0.5, 0.7), strict=True))))
-    found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.55, 0.8), strict=True))))
-    # Training tasks of more classes are another table.
-    worse = dict(runs("arml-2", "glyphs", dict(zip(families, (0.5, 0.5), strict=True))))
-    found |= {f"20-{name}": entry | {"ways": 20} for name, entry in worse.items()}
+    add("protonet", "glyphs", 0.5, 0.7)
+    add("arml-2", "glyphs", 0.55, 0.8)
+    # Training tasks of more classes and averaged weights are other tables.
+    add("arml-2", "glyphs", 0.5, 0.5, ways=20)
+    add("arml-2", "glyphs", 0.5, 0.5, averaged=True)
     # The search did not keep this rate.
-    found |= dict(runs("arml-2", "glyphs", dict(zip(families, (0.9, 0.1), strict=True)), 0.01))
+    add("arml-2", "glyphs", 0.9, 0.1, rate=0.01)
     for family, accuracy in zip(families, (0.6, 0.9), strict=True):
-        found |= dict(runs("protonet", family, {family: accuracy}))
-    # And so are averaged weights.
-    found |= {f"mean-{name}": entry | {"averaged": True} for name, entry in worse.items()}
+        add("protonet", family, accuracy)
     lines = {line.name: line for line in table(found, {"": Setting("glyphs", 5, 400)}).lines}
     ours = "`arml`, 2 vertices"
     assert [*lines] == ["a ProtoNet for each family", ours, "ProtoNet, one for all families"]
