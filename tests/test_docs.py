@@ -162,6 +162,7 @@ FEW = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone")
 def test_the_guide_of_research_runs(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "own.py", tmp_path / "docs")
