@@ -4,17 +4,13 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from arml.algorithms.hsml import Affinity, ClusterTree, Distances, HSMLOptions
 from arml.core.episodes import Examples
 from small import KEY, REGRESSION, VECTORS, close, doubled, network, task
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def softmax(scores: list[float]) -> list[float]:
-    powers = [np.exp(score) for score in scores]
-    return [power / sum(powers) for power in powers]
 
 
 @pytest.mark.parametrize("clusters", [(3,), (4, 2), (3, 1), (4, 3, 2)], ids=str)
@@ -28,7 +24,7 @@ def test_the_tree_in_loops(clusters):
         for h in lower:
             if isinstance(level.assign, Distances):
                 far = [np.sum((h - c) ** 2) for c in np.asarray(level.assign.centres)]
-                shares.append(softmax([-square / (2 * 0.7) for square in far]))
+                shares.append(softmax(-np.array(far) / (2 * 0.7)))
             elif isinstance(level.assign, Affinity):
                 shares.append(softmax(h @ level.assign.dense.weight + level.assign.dense.bias))
             else:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.mumomaml import BidirectionalLSTM, MUMOMAMLOptions
@@ -29,10 +30,6 @@ def dense(layer: Linear, x: np.ndarray) -> np.ndarray:
     return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
 @pytest.mark.parametrize("modulation", ["sigmoid", "film"])
 def test_the_modulated_network_by_hand(modulation):
     ours = perturbed(learner(modulation=modulation))
@@ -41,7 +38,7 @@ def test_the_modulated_network_by_hand(modulation):
     for block, layer in zip(ours.net.body.blocks, ours.modulate.layers, strict=True):
         z, tau = dense(block.layer, expected), dense(layer, code)
         if modulation == "sigmoid":
-            z = z * sigmoid(tau)
+            z = z * expit(tau)
         else:
             z = z * (1 + tau[: len(tau) // 2]) + tau[len(tau) // 2 :]
         expected = np.maximum(z, 0)
@@ -86,8 +83,8 @@ def lstm_in_loops(lstm: BidirectionalLSTM, sequence: np.ndarray) -> np.ndarray:
                     + h @ u[:, k * d :][:, :d]
                     for k in range(4)
                 )
-                c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-                h = sigmoid(o) * np.tanh(c)
+                c = expit(f) * c + expit(i) * np.tanh(g)
+                h = expit(o) * np.tanh(c)
                 states.append(h)
             read.append(np.array(states)[::order])
         sequence = np.concatenate(read, axis=1)

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 
 from arml.algorithms.arml import paper
 from arml.algorithms.maml import MAMLOptions
@@ -25,18 +26,9 @@ def dense(layer: Any, x: np.ndarray) -> np.ndarray:
     return x @ layer.weight + layer.bias
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
-
-
 def gru(cell: Any, x: np.ndarray, state: np.ndarray) -> np.ndarray:
     """Cho et al., 2014."""
-    reset, update = np.split(sigmoid(dense(cell.input_gates, x) + state @ cell.state_gates), 2)
+    reset, update = np.split(expit(dense(cell.input_gates, x) + state @ cell.state_gates), 2)
     candidate = np.tanh(dense(cell.input_candidate, x) + (reset * state) @ cell.state_candidate)
     return update * state + (1 - update) * candidate
 
@@ -62,14 +54,14 @@ def edges(relation: Any, nodes: np.ndarray) -> np.ndarray:
     for i in range(n):
         for j in range(n):
             if i != j:
-                weights[i, j] = sigmoid(dense(relation.dense, np.abs(nodes[i] - nodes[j])))[0]
+                weights[i, j] = expit(dense(relation.dense, np.abs(nodes[i] - nodes[j])))[0]
     return weights
 
 
 def reading(graph: Any, prototypes: np.ndarray, gamma: float) -> np.ndarray:
     """What the prototypes are after a layer of symmetric graph convolution. Eq. (6), (7)."""
     squared = ((prototypes[:, None] - graph.vertices[None]) ** 2).sum(axis=2)
-    links = softmax(-squared / (2 * gamma**2))
+    links = softmax(-squared / (2 * gamma**2), axis=1)
     own, between = edges(graph.relate, prototypes), edges(graph.connect, graph.vertices)
     adjacency = np.vstack([np.hstack([own, links]), np.hstack([links.T, between])])
     adjacency += np.eye(len(adjacency))
@@ -88,7 +80,7 @@ def encoded(problem: Problem, encode: Any, support: Examples) -> tuple[np.ndarra
             np.maximum(dense(part.net.layers[0], pairs), 0)
             for part in (encode.embed, encode.embed_values)
         )
-        prototypes = softmax(dense(encode.structure.assign, e)).T @ f  # Eq. (3)
+        prototypes = softmax(dense(encode.structure.assign, e), axis=1).T @ f  # Eq. (3)
         gamma, mu = 2**0.5, 0.01 / (2 * 40)
     else:
         e = dense(encode.embed.net.layers[0], x)
@@ -110,7 +102,7 @@ def test_the_objective_is_that_of_maml_from_the_tailored_start(problem):
     code, penalty = encoded(problem, written.encode, on.support)
     close(eqx.filter_jit(learner.encode)(on.support), (code, penalty), rtol=1e-10)
     arrays, structure = jax.tree.flatten(learner.net)
-    gates = sigmoid(dense(written.modulate.dense, code))
+    gates = expit(dense(written.modulate.dense, code))
     gates = np.split(gates, np.cumsum([a.size for a in arrays])[:-1])
     arrays = [g.reshape(a.shape) * a for g, a in zip(gates, arrays, strict=True)]  # Eq. (10)
     rate = 0.001 if problem is REGRESSION else 0.01 * 3

@@ -341,8 +341,7 @@ class ARMLOptions(InnerOptions):
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""
 
-    def check_problem(self, problem: Problem) -> None:
-        """Raise `ValueError` in one line if an option does not suit `problem`."""
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ARML:
         if self.structure == "classes" and problem.kind != "classification":
             raise ValueError(
                 "class prototypes need classification tasks, and these are regression: "
@@ -358,9 +357,6 @@ class ARMLOptions(InnerOptions):
                 f"own_values needs the structure clusters, got {self.structure}: use clusters, or "
                 "leave own_values out"
             )
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ARML:
-        self.check_problem(problem)
         keys = keys_of(key)
         code = self.width * (2 if self.vertices else 1)
         modulate = self.modulation(net, code, problem, keys)

@@ -300,12 +300,9 @@ class Evidence(eqx.Module):
         modulate: PyTree = learner.modulate
         head: PyTree = learner.head
         placed, own = modulate.parts(code)
-
-        def explained(net: PyTree) -> Float[Array, ""]:
-            evidence: Array = head.log_evidence(net, support, self.log_noise)
-            return evidence
-
-        each = modulate.for_each(learner.net, own, explained)
+        each = modulate.for_each(
+            learner.net, own, lambda net: head.log_evidence(net, support, self.log_noise)
+        )
         exponents = jnp.log(placed + 1e-9) + jnp.exp(self.log_power) * each  # finite
         return jnp.concatenate([jax.nn.softmax(exponents), own])
 
@@ -377,8 +374,12 @@ class ExtendedARMLOptions(InnerOptions):
                 f"{self.gate} and {self.head}: give --gate layers --head ridge, or --read-by place"
             )
 
-    def check_problem(self, problem: Problem) -> None:
-        """Raise `ValueError` in one line if an option does not suit `problem`."""
+    @property
+    def own(self) -> bool:
+        """Whether the modulation reads the task's own code beside the reading."""
+        return self.gate != "templates"
+
+    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
         if self.head == "prototypes":
             classes_only("a head of prototypes", problem)
         if problem.kind == "classification" and (self.head == "ridge" or self.own):
@@ -386,14 +387,6 @@ class ExtendedARMLOptions(InnerOptions):
                 f"the head {self.head} with the gate {self.gate} needs regression tasks, and these "
                 "are classification: use the head prototypes and the gate templates"
             )
-
-    @property
-    def own(self) -> bool:
-        """Whether the modulation reads the task's own code beside the reading."""
-        return self.gate != "templates"
-
-    def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
-        self.check_problem(problem)
         body, keys = with_body(net, "ARML, extended,"), keys_of(key)
         features, learned = problem.features, body
         head: _Head = the_learned_head

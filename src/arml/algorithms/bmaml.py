@@ -213,10 +213,9 @@ class BMAML(Learner):
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
         y = jnp.concatenate([task.support.y, task.query.y])
         leader = jax.lax.stop_gradient(self.move(follower, on_both, y, AHEAD))
-        distances = jax.tree.map(
-            lambda a, b: jnp.sum(jnp.square(a - b)), follower.weights, leader.weights
-        )
-        return jax.tree.reduce(jnp.add, distances)  # chaser loss
+        away = jax.tree.map(jnp.subtract, follower.weights, leader.weights)
+        chaser: Array = optax.tree.norm(away, squared=True)
+        return chaser
 
 
 def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[Array, ""]:

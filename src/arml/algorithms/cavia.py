@@ -24,15 +24,15 @@ Differences
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.core.episodes import Examples, Problem
-from arml.core.inner import GradientDescent, InnerOptions, Shared
+from arml.core.inner import GradientDescent, InnerOptions
 from arml.core.learner import Adapted, Code, Learner, Network
-from arml.nn.networks import BaseNetwork, Film, filmed, glorot, widths, with_body
+from arml.nn.modulation import film
+from arml.nn.networks import BaseNetwork, Body, filmed, glorot, widths, with_body
 
 
 class CAVIA(Learner):
@@ -43,10 +43,6 @@ class CAVIA(Learner):
     weight: Float[Array, "context units"]
     """Maps phi to the shifts of a block's units, or to their scales and then their shifts."""
     inner: GradientDescent
-    block: int = eqx.field(static=True)
-    """The block that the context enters."""
-    scales: bool = eqx.field(static=True)
-    """Whether the context also scales the units."""
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         net = self.conditioned(self.context(support))
@@ -59,12 +55,17 @@ class CAVIA(Learner):
 
     def conditioned(self, phi: Code) -> BaseNetwork:
         """The network with this context."""
-        tau = phi @ self.weight
-        scale, shift = jnp.split(tau, 2) if self.scales else (jnp.zeros_like(tau), tau)
-        body, film = self.net.body, Film(Shared(1 + scale), Shared(shift))
-        (block,) = filmed(replace(body, blocks=(body.blocks[self.block],)), (film,)).blocks
-        blocks = (*body.blocks[: self.block], block, *body.blocks[self.block + 1 :])
+        tau, body, at = phi @ self.weight, self.net.body, entry(self.net.body, self.problem)
+        if self.problem.inputs != "pictures":
+            tau = jnp.concatenate([jnp.zeros_like(tau), tau])
+        (block,) = filmed(replace(body, blocks=(body.blocks[at],)), (film(tau),)).blocks
+        blocks = (*body.blocks[:at], block, *body.blocks[at + 1 :])
         return replace(self.net, body=replace(body, blocks=blocks))
+
+
+def entry(body: Body, problem: Problem) -> int:
+    """The index of the block that the context enters."""
+    return min(2, len(body.blocks) - 1) if problem.inputs == "pictures" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +80,14 @@ class CAVIAOptions(InnerOptions):
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
         """The learner for the base network `net`, with fresh weights of the context."""
         net = with_body(net, "CAVIA")
-        sizes, pictures = widths(net.body, problem.features), problem.inputs == "pictures"
+        sizes = widths(net.body, problem.features)
         if not sizes:
             raise ValueError("CAVIA needs a network with one block or more, got a linear network")
-        block = min(2, len(sizes) - 1) if pictures else 0
-        units = sizes[block] * (2 if pictures else 1)
+        units = sizes[entry(net.body, problem)] * (2 if problem.inputs == "pictures" else 1)
         return CAVIA(
             net=net,
             weight=glorot(key, (self.context, units), jnp.float32),
             inner=self.descent(jnp.zeros(self.context, jnp.float32)),
-            block=block,
-            scales=pictures,
             problem=problem,
         )
 

@@ -27,6 +27,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
@@ -127,10 +128,9 @@ class Reptile(Learner):
             eqx.filter(state, eqx.is_inexact_array)
             for state in ((self.net, self.moment), self.descend(merged, key))
         )
-        distances = jax.tree.map(
-            lambda a, b: jnp.sum(jnp.square(a - jax.lax.stop_gradient(b))), start, end
-        )
-        return jax.tree.reduce(jnp.add, distances) / 2
+        away = jax.tree.map(jnp.subtract, start, jax.lax.stop_gradient(end))
+        squared: Array = optax.tree.norm(away, squared=True)
+        return squared / 2
 
 
 def minibatches(n: int, size: int, steps: int, *, key: PRNGKeyArray) -> list[Int[Array, " batch"]]:

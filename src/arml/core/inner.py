@@ -71,14 +71,7 @@ class GradientDescent(eqx.Module):
       pytree of arrays with the structure of `adaptable(net)` (learned, one for each parameter); or
       a `Rule`, which makes the whole step.
     - `steps`: the number of steps; `with_steps` changes it for the adaptation at test.
-    - `first_order`: drop the second derivatives (first-order MAML).
-    - `clip`: bound on the global norm of each step's gradient; 0 for none. It keeps the step finite
-      on a rare task whose loss is steep.
-    - `bound`: bound on each element of the gradient; 0 for none. No parameter moves more than
-      `rate * bound` in a step. On small networks it costs far less time than `clip`: 2% of a step
-      of `regression2d/arml`, against 18%.
-    - `remat`: recompute each step in the backward pass instead of storing it: memory of one step
-      instead of all, for about one more forward pass.
+    - `first_order`, `clip`, `bound`, `remat`: as in `InnerOptions`.
     """
 
     rate: float | PyTree
@@ -191,11 +184,14 @@ class InnerOptions(Options):
     learn_rates: bool = False
     """Learn one rate for each parameter (Meta-SGD); each starts at inner_rate."""
     inner_clip: float = 0.0
-    """Bound on the norm of each inner gradient; 0 for none."""
+    """Bound on the global norm of each inner gradient; 0 for none. It keeps the steps finite on a
+    rare task whose loss is steep."""
     inner_bound: float = 0.0
-    """Bound on each element of an inner gradient; 0 for none. Cheaper than inner_clip."""
+    """Bound on each element of an inner gradient; 0 for none. On small networks it costs far less
+    time than inner_clip: 2% of a step of `regression2d/arml`, against 18%."""
     remat: bool = False
-    """Recompute inner steps in the backward pass: less memory, more time."""
+    """Recompute inner steps in the backward pass instead of storing them: memory of one step
+    instead of all, for about one more forward pass."""
 
     def descent(self, net: PyTree, rule: Rule | None = None) -> GradientDescent:
         """The inner loop for the base network `net`, by the learned `rule` if there is one."""

@@ -151,14 +151,13 @@ class ResBlock(eqx.Module):
 
 class WideBlock(eqx.Module):
     """Two 3x3 convolutions, each after a normalisation and ReLU, beside the input or a 1x1
-    convolution of it; a `drop` between them. `film` acts on the sum, if there is one."""
+    convolution of it; a `drop` between them."""
 
     layers: tuple[Conv2d, ...]
     """Two, and the shortcut if the numbers of channels differ."""
     norms: tuple[Norm, Norm]
     drop: Drop
     stride: int = eqx.field(static=True)
-    film: Callable[[Array], Array] | None = None
 
     @classmethod
     def drawn(
@@ -183,7 +182,7 @@ class WideBlock(eqx.Module):
         shortcut = self.layers[2](z[:, ::step, ::step]) if len(self.layers) > 2 else x
         z, second = self.norms[1](self.layers[0](z)[:, ::step, ::step], second)
         z = shortcut + self.layers[1](self.drop(jax.nn.relu(z)))
-        return z if self.film is None else self.film(z), (first, second)
+        return z, (first, second)
 
 
 class _Pool(eqx.Module):
