@@ -192,13 +192,11 @@ def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
 
 def _named(folders: Sequence[Path], every: Sequence[Sequence["Scored"]]) -> list[Result]:
     """The results of all runs. If both folders have one recipe, its name also has the folder."""
-    results = [[one.result for one in side] for side in every]
-    if len({side[0]["recipe"] for side in results}) == len(results):
-        return [result for side in results for result in side]
+    same = len({side[0].result["recipe"] for side in every}) < len(every)
     return [
-        {**result, "recipe": f"{result['recipe']}, {folder}"}
-        for folder, side in zip(folders, results, strict=True)
-        for result in side
+        {**one.result, "recipe": f"{one.result['recipe']}, {folder}"} if same else one.result
+        for folder, side in zip(folders, every, strict=True)
+        for one in side
     ]
 
 
@@ -246,16 +244,13 @@ def _equal_to_examples(x: Any, predictor: Any) -> int:
 
 def _by_class(found: Json) -> Table:
     """The accuracy of each class, the lowest first, and the classes that it was confused with."""
-    rows = []
-    for name, row in zip(found["classes"], found["confusion"], strict=True):
-        if name in found["by_class"]:
-            pairs = sorted(zip(row, found["classes"], strict=True), key=lambda pair: -pair[0])
-            others = [f"{other} ({count})" for count, other in pairs if count and other != name]
-            share = found["by_class"][name]
-            rows.append((share, (name, f"{share:.1%}", str(sum(row)), ", ".join(others))))
-    headings = ("class", "accuracy", "queries", "predicted instead as")
-    ordered = (row for _, row in sorted(rows, key=lambda pair: pair[0]))
-    return grid(headings, ordered, left=(0, 3))
+    rows, classes = [], found["classes"]
+    for name, share in sorted(found["by_class"].items(), key=lambda pair: pair[1]):
+        row = found["confusion"][classes.index(name)]
+        pairs = sorted(zip(row, classes, strict=True), key=lambda pair: -pair[0])
+        others = [f"{other} ({count})" for count, other in pairs if count and other != name]
+        rows.append((name, f"{share:.1%}", str(sum(row)), ", ".join(others)))
+    return grid(("class", "accuracy", "queries", "predicted instead as"), rows, left=(0, 3))
 
 
 @dataclass(frozen=True)

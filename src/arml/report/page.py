@@ -99,7 +99,10 @@ def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
 def _explained(run: RunFiles) -> list[Block]:
     found = run.explain or {}
     figures = [figure(drawn, what, caption) for _, drawn, what, caption in captioned(found)]
-    return [block("text", text=f"{strongest(found)}."), *figures] if figures else []
+    if not figures:
+        return []
+    heading = block("heading", text=f"`{_name(run)}`")
+    return [heading, block("text", text=f"{strongest(found)}."), *figures]
 
 
 def _name(run: RunFiles) -> str:
@@ -138,36 +141,29 @@ def write_page(folders: Sequence[Path], out: Path) -> None:
     """
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
-    scored: list[tuple[RunFiles, Result]] = []
-    for run in map(read_run, folders):
+    runs, results = [*map(read_run, folders)], list[Result]()
+    for run in runs:
         if run.result is None:
             raise RunError(
                 f"expected a result.json in {run.folder}, found none: run `arml evaluate "
                 f"{run.folder}` first, without --split, --steps, --ways, --shots and --out"
             )
-        scored.append((run, run.result))
-    runs, rows = [run for run, _ in scored], make_rows(result for _, result in scored)
-    metrics = sorted({result["metric"] for _, result in scored}, reverse=True)
+        results.append(run.result)
+    scored, rows = [*zip(runs, results, strict=True)], make_rows(results)
+    metrics = sorted({result["metric"] for result in results}, reverse=True)
     recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
-    tables = [
-        part
-        for some in comparable(rows)
-        for part in (
-            block("text", text=_best(some), kind="lead"),
-            block("table", table=table_of(some)),
-        )
-    ]
+    tables: list[Block] = []
+    for some in comparable(rows):
+        lead = block("text", text=_best(some), kind="lead")
+        tables += [lead, block("table", table=table_of(some))]
     curves = [_curves([run for run, result in scored if result["metric"] == m], m) for m in metrics]
-    graphs = [(run, blocks) for run in runs if (blocks := _explained(run))]
-    inside = [block("text", text=GRAPH_NOTE)] if graphs else []
-    for run, blocks in graphs:
-        inside += [block("heading", text=f"`{_name(run)}`"), *blocks]
-    lead = [f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}.", LEAD]
+    inside = [part for run in runs for part in _explained(run)]
+    what = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}."
     sections = {
         "Scores on new tasks": tables,
         "Learning curves": curves,
-        "Inside the learners": inside,
+        "Inside the learners": [block("text", text=GRAPH_NOTE), *inside] if inside else [],
         "How to read the numbers": [block("items", texts=_notes(rows))],
         "Runs": [_details(run, result) for run, result in scored],
     }
-    write_text(out, html("Few-shot meta-learning", lead, sections))
+    write_text(out, html("Few-shot meta-learning", [what, LEAD], sections))
