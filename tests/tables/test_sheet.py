@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from arml.tables.sheet import read_numbers, read_sheet, sheet_of
+from arml.tables.sheet import read_sheet, sheet_of
 
 
 def cells(text):
@@ -85,4 +85,5 @@ def test_an_excel_file(tmp_path):
     assert read_sheet(path)[1:3] == ({"size": [1.5, 2], "kind": ["a", "b"]}, [2, 4])
     book.active.append([3, None])
     book.save(path)
-    assert read_numbers(read_sheet(path), target="kind")[2] == ["a", "b", ""]
+    answers, known, unknown = read_sheet(path).answered("kind", numbers=False)
+    assert (answers, known.cells, unknown.lines) == (["a", "b"], {"size": [1.5, 2]}, [5])

@@ -176,11 +176,7 @@ class TableInputs:
 
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
-        numbers = predictor.classes is None
-        y, known, unknown = _sheet(path).answered(target or predictor.target, numbers)
-        if gaps := unknown.lines:
-            tell(f"left out {len(gaps)} rows without an answer, the first in row {gaps[0]}")
-        y = _numbers(y, known) if numbers else y
+        y, known = _answered(_sheet(path), target or predictor.target, self.learner)
         return _rows(known), _parsed(predictor, known), y
 
     def learn(self, path: Path, target: str | None, **options: Any) -> tuple[Any, list[str]]:
@@ -228,37 +224,30 @@ class VectorInputs:
     def __init__(self, learner: Any) -> None:
         self.learner = learner
 
-    def _read(self, sheet: Any, target: str | None, columns: Sequence[str] | None) -> Any:
-        """The inputs, the names of their columns, and the answers, which must be there."""
-        from arml.tables.sheet import read_numbers
-
-        x, columns, texts = read_numbers(sheet, target, columns)
-        if texts is None:
-            raise sheet.no_column(target)
-        numbers = self.learner.problem.kind == "regression"
-        return x, columns, _numbers(texts, sheet) if numbers else texts
-
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The rows of a table, and the column `target`."""
-        sheet = _sheet(path)
-        x, _, y = self._read(sheet, target or predictor.target, predictor.columns)
-        return _rows(sheet), x, y
+        from arml.tables.sheet import numbers_of
+
+        y, known = _answered(_sheet(path), target or predictor.target, self.learner)
+        return _rows(known), numbers_of(known, predictor.columns)[0], y
 
     def learn(self, path: Path, target: str | None) -> tuple[Any, list[str]]:
         """The predictor of a table, and the names of its rows."""
-        sheet = _sheet(path)
-        x, columns, y = self._read(sheet, target, None)
+        from arml.tables.sheet import numbers_of
+
+        y, known = _answered(_sheet(path), target, self.learner)
+        x, columns = numbers_of(known)
         _check_different(x, path, "rows")
         predictor = self.learner.adapt(x, y)
         predictor.columns, predictor.target = columns, target
-        return predictor, _rows(sheet)
+        return predictor, _rows(known)
 
     def queries(self, predictor: Any, paths: Sequence[Path]) -> Queries:
         """The rows of a table."""
-        from arml.tables.sheet import read_numbers
+        from arml.tables.sheet import numbers_of
 
-        sheet = _sheet(*paths)
-        return Queries(sheet.lines, [read_numbers(sheet, predictor.target, predictor.columns)[0]])
+        sheet = _sheet(*paths).without(predictor.target)
+        return Queries(sheet.lines, [numbers_of(sheet, predictor.columns)[0]])
 
 
 Inputs = PictureInputs | TableInputs | VectorInputs
@@ -325,8 +314,13 @@ def _parsed(predictor: Any, sheet: Any) -> Any:
     return predictor.read(sheet.cells, sheet.where, sheet.lines, tell)
 
 
-def _numbers(cells: Sequence[Any], sheet: Any) -> np.ndarray:
-    """The targets of a regression."""
+def _answered(sheet: Any, target: str | None, learner: Any) -> tuple[Any, Any]:
+    """The classes or numbers in the column `target`, and the other columns of these rows; the user
+    is told of rows without an answer."""
     from arml.tables.kinds import targets_in
 
-    return targets_in("target", cells, sheet.where, sheet.lines)[0]
+    numbers = learner.problem.kind == "regression"
+    y, known, unknown = sheet.answered(target, numbers)
+    if gaps := unknown.lines:
+        tell(f"left out {len(gaps)} rows without an answer, the first in row {gaps[0]}")
+    return targets_in("target", y, sheet.where, known.lines)[0] if numbers else y, known

@@ -52,6 +52,10 @@ class Sheet(NamedTuple):
         cells = {name: [column[i] for i in places] for name, column in self.cells.items()}
         return self._replace(cells=cells, lines=[self.lines[i] for i in places])
 
+    def without(self, column: str | None) -> "Sheet":
+        """The other columns."""
+        return self._replace(cells={k: cells for k, cells in self.cells.items() if k != column})
+
     def answered(self, target: str | None, numbers: bool) -> tuple[list[Any], "Sheet", "Sheet"]:
         """The values in the column `target`, the other columns of their rows, and those of the rows
         whose cell there is empty. Classes are texts, and one may be named NA; no number may.
@@ -59,19 +63,16 @@ class Sheet(NamedTuple):
         **Raises** `ValueError` in one line if there is no such column.
         """
         if (name := normal(target or "")) not in self.cells:
-            raise self.no_column(target)
-        inputs = self._replace(cells={k: v for k, v in self.cells.items() if k != name})
-        texts = texts_of(self.cells[name])
+            wrong = "to predict was named" if target is None else f"{target!r} to predict"
+            raise ValueError(
+                f"{self.where}: no column {wrong}; name one with --target: {', '.join(self.cells)}"
+            )
+        cells = self.cells[name]
+        texts = ["" if cell is None or cell != cell else text_of(cell) for cell in cells]
         empty = [missing(text) if numbers else not text for text in texts]
         known, unknown = ([i for i, gap in enumerate(empty) if gap == e] for e in (False, True))
-        answers = self.cells[name] if numbers else texts
+        answers, inputs = cells if numbers else texts, self.without(name)
         return [answers[i] for i in known], inputs.rows(known), inputs.rows(unknown)
-
-    def no_column(self, target: str | None) -> ValueError:
-        """The error for a column to predict that is not there."""
-        wrong = "to predict was named" if target is None else f"{target!r} to predict"
-        columns = ", ".join(self.cells)
-        return ValueError(f"{self.where}: no column {wrong}; name one with --target: {columns}")
 
 
 def read_sheet(path: Path) -> Sheet:
@@ -113,35 +114,28 @@ def sheet_of(text: str, where: str) -> Sheet:
     return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
 
 
-def read_numbers(
-    sheet: Sheet, target: str | None = None, columns: Sequence[str] | None = None
-) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...], list[str] | None]:
-    """The columns of a table in which every column but `target` has numbers, in the order of
-    `columns` if it is given; their names; and the texts of the column `target`, None without one.
+def numbers_of(
+    sheet: Sheet, columns: Sequence[str] | None = None
+) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...]]:
+    """A table of numbers, its columns in the order of `columns` if that is given; and their names.
 
     **Raises** `ValueError` in one line for columns that are others, and cells that are no numbers.
     """
-    cells = {name: column for name, column in sheet.cells.items() if name != target}
-    texts = texts_of(sheet.cells[target]) if target in sheet.cells else None
-    if columns is not None and sorted(cells) != sorted(columns):
+    if columns is not None and sorted(sheet.cells) != sorted(columns):
         raise ValueError(
-            f"{sheet.where}: its columns {', '.join(cells)} are not those of the support table, "
-            f"{', '.join(columns)}: rename or remove some"
+            f"{sheet.where}: its columns {', '.join(sheet.cells)} are not those of the support "
+            f"table, {', '.join(columns)}: rename or remove some"
         )
-    x = np.empty((len(sheet.lines), len(cells)), np.float32)
-    for place, name in enumerate(names := tuple(columns or cells)):
-        x[:, place], _ = Number(name).parse(cells[name])
+    names = tuple(columns or sheet.cells)
+    x = np.empty((len(sheet.lines), len(names)), np.float32)
+    for place, name in enumerate(names):
+        x[:, place], _ = Number(name).parse(cells := sheet.cells[name])
         if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
             raise ValueError(
-                f"{sheet.where}: {named_cells(name, cells[name], odd, sheet.lines)} is no finite "
-                "number: remove the column or correct it"
+                f"{sheet.where}: {named_cells(name, cells, odd, sheet.lines)} is no finite number: "
+                "remove the column or correct it"
             )
-    return x, names, texts
-
-
-def texts_of(cells: Sequence[AnyCell]) -> list[str]:
-    """Cells as texts; a cell without a value is empty."""
-    return ["" if cell is None or cell != cell else text_of(cell) for cell in cells]
+    return x, names
 
 
 def _excel(data: bytes, name: str) -> Sheet:
