@@ -170,6 +170,8 @@ def test_other_splits_steps_and_shots_leave_the_result_alone(maml, tmp_path, cap
     assert fewer["protocol"].startswith("3-shot, ")
     assert "have no option ways" in refused(capsys, "evaluate", maml, "--ways", 3)
     assert "tasks must be at least 1, got 0" in refused(capsys, "evaluate", maml, "--tasks", 0)
+    assert main(["evaluate", str(maml), "--tasks", "4", "--split", "validation"]) == 0
+    assert "not kept: the folder keeps" in " ".join(capsys.readouterr().out.split())
     validation = evaluated(capsys, maml, "--tasks", 10, "--split", "validation")
     assert validation["score"] != json.loads(before)["score"]
     assert (maml / "result.json").read_bytes() == before

@@ -152,7 +152,8 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         shown.append(f"the scores are in {', '.join(places)}")
     elif options.out is None:
         shown.append(
-            "not kept, because the tasks are not as in the training: --out FILE keeps them"
+            "not kept: the folder keeps scores of test tasks and steps as in the training; --out "
+            "FILE keeps these"
         )
     return first, shown
 
