@@ -17,7 +17,7 @@ from arml.results.files import read_metrics
 from arml.training import checkpoint
 from arml.training.distributed import Processes
 
-PACE = "--steps 60 --interval 10 --checkpoint-every 20 --validate-every 30 --validation-tasks 10"
+PACE = "--interval 10 --checkpoint-every 20 --validate-every 30 --validation-tasks 10"
 LINES = f"regression2d/maml {PACE} --batch 8 --chunk 2 --hidden 8 --inner-steps 1".split()
 FEW = "--validate-every 6 --validation-tasks 4 --batch 4 --filters 4 --inner-steps 1 --devices 2"
 PICTURES = f"starter/maml --steps 6 --interval 1 --checkpoint-every 2 {FEW}".split()
@@ -180,7 +180,7 @@ def test_scripts_of_the_docs_run_where_srun_starts_processes(words, tasks, tmp_p
     """JAX finds the processes by the variables of SLURM."""
     (script,) = [one for one in SCRIPTS if words in one]
     script = script.replace("plain-multi/arml", "regression2d/maml")
-    small = f"--steps 60 {' '.join(LINES[3:])}"
+    small = f"--steps 60 {' '.join(LINES[1:])}"
     for name, text in (("srun", SRUN), ("ray", RAY), ("scontrol", "#!/bin/bash\necho host\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
