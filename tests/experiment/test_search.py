@@ -289,7 +289,6 @@ def test_defaults_follow_the_ways_and_shots():
     ("words", "rate"),
     [
         ("--ways 10", 0.1),
-        ("--ways 10 --ways 7", 0.07),  # the last counts
         ("--ways=10 --inner-rate 0.05", 0.05),
         ("--ways 0", 0.05),  # is refused when the experiment is checked
     ],
