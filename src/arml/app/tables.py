@@ -13,7 +13,7 @@ import numpy as np
 from arml.app.pictures import Limits
 from arml.predict.answers import free_name
 from arml.predict.reliability import digits_of
-from arml.predict.tables import LabelledTable, learned_table
+from arml.predict.tables import TablePredictor, learned_table
 from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER, missing
 from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
@@ -89,7 +89,8 @@ def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> 
         more, chances = ["probability"], predictor.predict_proba(x)
         best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
         answers = [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    header = [str(predictor.target), *(free_name(name, unknown.cells) for name in more)]
+    target = str(predictor.target)
+    header = [target, *(free_name(name, [target, *unknown.cells]) for name in more)]
     header += unknown.cells
     rows = [[*answer, *row] for answer, row in zip(answers, _rows(unknown), strict=True)]
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
@@ -105,8 +106,8 @@ def checked(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Js
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor = _learned(learners, content, limits).predictor
-    drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
+    predictor, _, _ = _learned(learners, content, limits)
+    drops = predictor.matter().items()
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
     return {"summary": str(predictor.reliability()), "columns": factors}
 
@@ -153,7 +154,9 @@ def _pasted(sent: SentTable, limits: Limits) -> Sheet:
     return sheet
 
 
-def _learned(learners: Mapping[Kind, Any], content: object, limits: Limits) -> LabelledTable:
+def _learned(
+    learners: Mapping[Kind, Any], content: object, limits: Limits
+) -> tuple[TablePredictor, Sheet, Sheet]:
     sent = _read(content)
     sheet, learner = _pasted(sent, limits), learners.get(sent.kind)  # type: ignore[call-overload]
     if len(sheet.cells) < 2:

@@ -144,7 +144,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
         if curve := predictor.learning_curve():
             tell(curve_in_words(curve))
     if options.matter and table:
-        drops = sorted(predictor.matter().items(), key=lambda drop: -drop[1])
+        drops = predictor.matter().items()
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
         tell(
             "how many times less probable the right answers are without a column (about 1 or less: "

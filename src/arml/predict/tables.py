@@ -342,7 +342,7 @@ class TablePredictor(PredictorBase):
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
         label (or log-density of its number) falls, when the other examples predict it and its cell
-        of that column is hidden."""
+        of that column is hidden. The largest comes first."""
         parts = [(self._mean(train), test) for train, test in self._parts]
 
         def likely(*hidden: int) -> float:
@@ -351,7 +351,8 @@ class TablePredictor(PredictorBase):
             return float(np.mean(np.concatenate(found))) if found else 0.0
 
         usual, used = likely(), np.unique(self._encoder.owners).tolist()
-        return {self.schema.columns[k].name: usual - likely(k) for k in used}
+        drops = {self.schema.columns[k].name: usual - likely(k) for k in used}
+        return dict(sorted(drops.items(), key=lambda drop: -drop[1]))
 
     def decisive(self, x: Any) -> list[str]:
         """For each row the column whose cell changes its prediction most if it is hidden, and the
@@ -478,21 +479,12 @@ def learned(
     return TablePredictor(learner, schema, values, places, classes, together)
 
 
-class LabelledTable(NamedTuple):
-    """A predictor of a table in which some cells of the target may be empty."""
-
-    predictor: TablePredictor
-    known: Sheet
-    """The rows that are examples, without their target."""
-    unknown: Sheet
-    """The rows whose target is empty."""
-
-
 def learned_table(
     learner: TrainedLearner, sheet: Sheet, target: str | None, **options: Any
-) -> LabelledTable:
+) -> tuple[TablePredictor, Sheet, Sheet]:
     """Learn the column `target` of a table as people have it: rows whose cell there is empty are no
-    examples. `options` go to `learned`.
+    examples. `options` go to `learned`. Returns the predictor, and the other columns of the rows
+    that are examples, and of those that are not.
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
@@ -515,4 +507,4 @@ def learned_table(
     predictor.target = name
     hints = (*predictor.schema.hints, *remarks)
     predictor.schema = replace(predictor.schema, hints=hints)
-    return LabelledTable(predictor, known, unknown)
+    return predictor, known, unknown
