@@ -174,9 +174,8 @@ class PredictorBase(abc.ABC):
     def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
         """Whether each input with these probabilities may belong to none of the classes: see
         `predict`."""
-        found = self.reliability()
-        assert isinstance(found, Reliability)
-        return chances.max(axis=1) < found.threshold()
+        found: Any = self.reliability()
+        return np.asarray(chances.max(axis=1) < found.threshold())
 
     def predict_proba(self, x: Any, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
         """The probability of each class, columns in the order of `classes`; `errors` as in
@@ -227,8 +226,7 @@ class PredictorBase(abc.ABC):
             for size in sizes
             if size <= most * 0.8
         }
-        found = self.reliability()
-        assert isinstance(found, Reliability)
+        found: Any = self.reliability()
         return {**curve, most: found.accuracy}
 
     def reliability(self, groups: Any = None) -> Reliability | NumberReliability:

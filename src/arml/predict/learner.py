@@ -24,14 +24,6 @@ from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
 
-PREDICTORS: dict[str, type[Any]] = {
-    "vectors": Predictor,
-    "pictures": Predictor,
-    "tables": TablePredictor,
-}
-"""The class that learns a user's task, and is read from a folder, by the inputs of the learner's
-problem."""
-
 
 class FewShotLearner(TrainedLearner):
     """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
@@ -69,6 +61,11 @@ class FewShotLearner(TrainedLearner):
             f"name, got {type(what).__name__}: make one of these"
         )
 
+    @property
+    def predictor_class(self) -> type[Predictor] | type[TablePredictor]:
+        """The class that learns a user's task, and is read from a folder."""
+        return TablePredictor if self.problem.inputs == "tables" else Predictor
+
     def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
         """Learn a task from its support set.
 
@@ -88,8 +85,7 @@ class FewShotLearner(TrainedLearner):
         Returns a `Predictor`; of a table a `arml.predict.tables.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        kind = PREDICTORS[self.problem.inputs]
-        return kind.learned(self, x, y, sample_weight, **options)
+        return self.predictor_class.learned(self, x, y, sample_weight, **options)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
@@ -109,9 +105,8 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Any:
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT, task.sha256)
-    kind = PREDICTORS[learner.problem.inputs]
     try:
-        return kind.restored(learner.with_model(model), arrays, task)
+        return learner.predictor_class.restored(learner.with_model(model), arrays, task)
     except ValueError as error:
         raise RunError(f"{folder}: {error}; save it again") from error
 
