@@ -139,7 +139,8 @@ def parts_of(source: str) -> tuple[Any, list[list[str]]]:
         files = FileSystem.from_uri(lines[0])[0] if lines and "://" in lines[0] else files
     elif others := sorted({*names} - {*tables, *pictures}):
         kind = "Parquet files" if tables else "pictures"
-        LOG.warning("left out %d files that are no %s: %s", len(others), kind, others[:3])
+        some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        LOG.warning("left out %d of %d files (no %s): %s", len(others), len(names), kind, some)
     parts = [[name] for name in tables]
     parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
     if not parts:
