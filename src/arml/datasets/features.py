@@ -462,12 +462,10 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
                 f"{path}: expected a folder that `arml features` made, found none: run it first"
             )
         for folder, index in found.items():
-            family = _loaded(folder, index)
-            if family.name in families:
-                raise ValueError(
-                    f"{folder}: expected one family {family.name!r}, got two: leave one out"
-                )
-            families[family.name] = family
+            name = index["family"]
+            if name in families:
+                raise ValueError(f"{folder}: expected one family {name!r}, got two: leave one out")
+            families[name] = _loaded(folder, index)
             makers[checksum(index["extractor"])] = index["extractor"]
     if len(makers) > 1:
         raise ValueError(
@@ -479,15 +477,13 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 
 
 def _loaded(folder: Path, index: Features) -> ImageFamily:
-    path, classes, counts = folder / _VECTORS, index["classes"], index["counts"]
+    path, split = folder / _VECTORS, index["split"]
+    classes, counts = index["classes"], index["counts"]
     if path.is_file() and digest_of(path) == index["vectors"] and len(classes) == len(counts):
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         if len(vectors) == sum(counts):
-            made = checksum([index["vectors"], classes, counts, index["split"]])
-            numbers = np.asarray(counts)
-            return ImageFamily(
-                index["family"], tuple(classes), vectors, numbers, made, index["split"]
-            )
+            about = np.asarray(counts), checksum([index["vectors"], classes, counts, split]), split
+            return ImageFamily(index["family"], tuple(classes), vectors, *about)
     raise ValueError(
         f"{folder}: it was altered or cut short: remove it, and run `arml features` again"
     )
