@@ -1,7 +1,6 @@
 """Tables in files."""
 
-import importlib.util
-
+import openpyxl
 import pytest
 
 from arml.tables.sheet import read_sheet, sheet_of
@@ -69,15 +68,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, data):
         read_sheet(path)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openpyxl") is not None, reason="openpyxl is there")
-def test_excel_without_its_extra(tmp_path):
-    (tmp_path / "t.xlsx").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"pip install 'arml\[excel\]'"):
-        read_sheet(tmp_path / "t.xlsx")
-
-
 def test_an_excel_file(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
     path, book = tmp_path / "t.xlsx", openpyxl.Workbook()
     for row in (["size", "kind", None], [1.5, "a", None], [None, None, None], [2, "b", None]):
         book.active.append(row)

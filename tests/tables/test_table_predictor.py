@@ -42,6 +42,13 @@ def predictor() -> TablePredictor:
     return found
 
 
+@pytest.fixture(scope="module")
+def many() -> tuple[np.ndarray, np.ndarray, TablePredictor]:
+    """Rows, their labels, and the predictor of the first 120."""
+    x, y = boxes(420)
+    return x, y, arml.load("tables").adapt(x[:120], y[:120])
+
+
 @pytest.fixture
 def command(tmp_path, capsys, monkeypatch):
     """Runs a command where files are written; returns its output, and its messages on one line."""
@@ -107,9 +114,8 @@ def test_more_classes_than_in_training():
     assert found.predict_proba(x).shape == (36, 12)
 
 
-def test_beyond_few_rows_a_mean_of_models_predicts(tmp_path):
-    x, y = boxes(420)
-    found = arml.load("tables").adapt(x[:120], y[:120])
+def test_beyond_few_rows_a_mean_of_models_predicts(many, tmp_path):
+    x, y, found = many
     assert math.isclose(sum(found.weights.values()), 1)
     assert "random forest" in found.model
     checked = found.reliability()
@@ -193,10 +199,9 @@ def test_refusals(predictor):
 # The check of the examples.
 
 
-def test_a_fold_chooses_its_weights_without_its_own_rows():
+def test_a_fold_chooses_its_weights_without_its_own_rows(many):
     """Other labels in a fold change what is predicted for the others, and not for the fold."""
-    x, y = boxes(120)
-    predictor = arml.load("tables").adapt(x, y)
+    predictor = many[2]
     train, test = predictor._parts[0]
     labels = np.where(np.isin(np.arange(120), test), 1 - predictor.y, predictor.y)
     given = predictor.learner, predictor.schema, predictor.values, labels, predictor.classes
@@ -312,8 +317,10 @@ def test_rows_without_a_target_are_predicted_from_the_others(tmp_path, command):
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["when,size,kind", *lines, "9/9/2024,3,", "9/10/2024,1,"]))
     words = "adapt tables --support t.csv --target kind --no-reliability"
-    answers, _ = command(words)
+    answers, _ = command(f"{words} --save kept")
     assert [line.split(",")[0] for line in answers] == ["row", "10", "11"]
+    _, said = command("evaluate kept --query t.csv")
+    assert "left out 2 rows without an answer, the first in row 10" in said
     table.write_text("day,n,kind\n3/4/20,1,a\n4/5/20,2,a\n5/6/20,5,b\n6/8/20,7,b\n7/7/20,8,\n")
     assert "choose with --dates" in command(words, code=2)[1]
     command(f"{words} --dates mdy")

@@ -322,5 +322,6 @@ def _answered(sheet: Any, target: str | None, learner: Any) -> tuple[Any, Any]:
     numbers = learner.problem.kind == "regression"
     y, known, unknown = sheet.answered(target, numbers)
     if gaps := unknown.lines:
-        tell(f"left out {len(gaps)} rows without an answer, the first in row {gaps[0]}")
+        rows = "rows" if len(gaps) > 1 else "row"
+        tell(f"left out {len(gaps)} {rows} without an answer, the first in row {gaps[0]}")
     return targets_in("target", y, sheet.where, known.lines)[0] if numbers else y, known
