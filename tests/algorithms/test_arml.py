@@ -36,6 +36,10 @@ def traced(learner: Conditioned, support: Examples) -> Any:
         ({"normalise": "row", "layers": 1}, False),
         ({"normalise": "symmetric", "layers": 1}, True),
         ({"normalise": "row", "layers": 2}, True),
+        ({"propagation": "sage", "layers": 1}, False),
+        ({"propagation": "sage", "layers": 2}, True),
+        ({"propagation": "gat", "layers": 1}, False),
+        ({"propagation": "gat", "layers": 2}, True),
     ],
     ids=str,
 )
@@ -67,6 +71,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "IX, FiLM": {"gate": "film"},
 }
 SLOTS: dict[str, dict[str, Any]] = {
+    "sage": {"propagation": "sage", "layers": 2},
+    "gat": {"propagation": "gat", "layers": 2},
     "reads samples": {"sequence": "samples", "error": "frobenius"},
     "deep embedding": {"hidden": (8,), "activation": "relu", "own_values": True},
     "learned rates": {"learn_rates": True, "first_order": True},

@@ -173,6 +173,7 @@ def test_all_vertices_kept_is_the_graph_itself(trained):
         (False, {"normalise": "row"}),
         (True, {"normalise": "symmetric"}),
         (True, {"normalise": "row", "layers": 2}),
+        (False, {"propagation": "sage"}),
         (False, {"normalise": "symmetric", "vertices": 1}),
     ],
 )

@@ -53,7 +53,7 @@ from arml.nn.autoencoders import (
     Summary,
 )
 from arml.nn.embeddings import Embed, embedding_of
-from arml.nn.graphs import GCN, Edges, Nodes, by_row, symmetric
+from arml.nn.graphs import Edges, MessagePassing, Nodes, by_row, message_passing, symmetric
 from arml.nn.heads import Labels, Samples, class_means
 from arml.nn.networks import Linear, glorot, linear, truncated_normal
 
@@ -146,7 +146,7 @@ class MetaKnowledgeGraph(eqx.Module):
     """The edges between prototypes. Eq. (4)."""
     connect: Callable[[Nodes], Edges]
     """The edges between vertices. Eq. (5)."""
-    propagate: tuple[GCN, ...]
+    propagate: tuple[MessagePassing, ...]
     """Layers of message passing. Eq. (7)."""
     gamma_s: float
     """Scale of the distances between prototypes and vertices. Eq. (6)."""
@@ -292,7 +292,6 @@ class ARMLOptions(InnerOptions):
         "mu_2": 0,
     }
     POSITIVE: ClassVar = ("gamma_s",)
-    GONE: ClassVar = {"propagation": "gcn"}
 
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
     """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
@@ -303,8 +302,10 @@ class ARMLOptions(InnerOptions):
     """Edges between prototypes: learned relations, or none (III)."""
     vertices: int = 6
     """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
+    propagation: Literal["gcn", "sage", "gat"] = "gcn"
+    """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
-    """Normalisation of the super-graph's adjacency."""
+    """Normalisation of the GCN's adjacency."""
     layers: int = 1
     """Layers of message passing."""
     summary: Literal["gru", "mlp"] = "gru"
@@ -408,15 +409,19 @@ class ARMLOptions(InnerOptions):
         if self.links == "relations":
             relate = Relations(linear(self.width, 1, key=keys["relate"]))
         init = standard_normal if self.pictures == "pooled" else glorot
-        message = partial(linear, self.width, self.width, init=MESSAGES[self.message_init])
-        normalise = NORMALISATIONS[self.normalise]
+        message = partial(
+            message_passing,
+            self.propagation,
+            self.width,
+            init=MESSAGES[self.message_init],
+            normalise=NORMALISATIONS[self.normalise],
+        )
         return MetaKnowledgeGraph(
             vertices=drawn_vertices(init, self.vertices, self.width, key=keys["vertices"]),
             relate=relate,
             connect=Relations(linear(self.width, 1, key=keys["connect"])),
             propagate=tuple(
-                GCN(message(key=jax.random.split(k, 3)[0]), normalise)
-                for k in jax.random.split(keys["propagate"], self.layers)
+                message(key=k) for k in jax.random.split(keys["propagate"], self.layers)
             ),
             gamma_s=self.gamma_s,
         )
