@@ -32,9 +32,6 @@ from arml.training.evaluate import concatenated, looks
 
 _Score = Callable[[Array, Array], Float[Array, ""]]
 
-CODES = ("mean", "own_family", "other_family")
-"""The replacements of a task's code."""
-
 
 def without(graph: MetaKnowledgeGraph, kept: Int[Array, " kept"]) -> MetaKnowledgeGraph:
     """The graph with only these vertices. `kept` may be traced: one program serves all removals."""
@@ -72,23 +69,16 @@ def score_with(
     return score(adapted.predict(task.query.x), task.query.y)
 
 
-def interventions(
-    learner: Conditioned,
-    tasks: TaskDistribution,
-    *,
-    n: int,
-    chunk: int,
-    split: str = "test",
-) -> Json:
+def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
 
     **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
-    each vertex removed) and `use` (`equal_vertices`, and an entry for each replacement of the code,
-    `CODES`). An entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`,
-    `p`, `adjusted` (by Holm's correction for all entries), and `median`.
+    each vertex removed) and `use` (`equal_vertices`, and an entry for each of `other_codes`). An
+    entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`, `p`,
+    `adjusted` (by Holm's correction for all entries), and `median`.
     """
     metric, score = score_of(tasks.problem)
-    look = partial(looks, tasks=tasks, n=n, chunk=chunk, split=split)
+    look = partial(looks, tasks=tasks, n=n, chunk=chunk, split="test")
     scoring = partial(score_with, score=score)
     encoder: PyTree = learner.encode
     graph: MetaKnowledgeGraph = encoder.graph
@@ -106,9 +96,9 @@ def interventions(
     codes, families = concatenated(look(code_of, learner))
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
-    replaced = {"links": coded(silenced(graph))}
+    use = {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
+    replaced = {"links": coded(silenced(graph)), **use}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
-    replaced |= {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
 
     def scored(given: np.ndarray) -> np.ndarray:
         return np.asarray(concatenated(look(scoring, learner, entries=given)), np.float64)
@@ -126,13 +116,13 @@ def interventions(
         "metric": metric,
         "links": rows["links"],
         "vertices": [rows[f"V{i}"] for i in range(len(removals))],
-        "use": {name: rows[name] for name in ("equal_vertices", *CODES) if name in rows},
+        "use": {name: rows[name] for name in use},
     }
 
 
 def other_codes(codes: np.ndarray, families: np.ndarray) -> dict[str, np.ndarray]:
-    """The replacements of the codes `[tasks, d]`. `other_family` is missing if there is only one
-    family, and `own_family` if a family has only one task."""
+    """The replacements of the codes `[tasks, d]`: `mean`, `own_family` and `other_family`. The last
+    is missing if there is only one family, and `own_family` if a family has only one task."""
     n = len(codes)
     found = {"mean": np.broadcast_to(codes.mean(0), codes.shape)}
     after = [(i + np.arange(1, n)) % n for i in range(n)]
