@@ -371,6 +371,9 @@ def test_values_that_may_be_mistakes_and_forms_of_one_text():
     )
     assert schema.columns[2].texts == ("1234567", "1234568", "x")
     assert schema.columns[3].texts == ("Größe", "c")
+    schema = schema_of({"part": ["a", "b", "a", "Total"], "n": [1, 2, 3, 6]}, lines=[2, 3, 4, 7])
+    hint = "'Total' in column 'part' of row 7 seems to sum up other rows: remove it if so"
+    assert schema.hints == (hint,)
 
 
 def test_how_each_column_is_read():

@@ -59,6 +59,7 @@ from arml.tables.columns import (
     as_table,
     encoder,
     schema_of,
+    sums,
     width_of,
 )
 from arml.tables.kinds import Dates, alike, missing, normal, targets_in, text_of
@@ -473,7 +474,9 @@ def learned(
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
     asked = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
     texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
-    hints = (*schema.hints, *alike(texts, "labels"))
+    labels = np.asarray(y).tolist()
+    rows = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
+    hints = (*schema.hints, *alike(texts, "labels"), *rows)
     schema = replace(schema, left_out={**asked, **schema.left_out}, hints=hints)
     values = schema.parse(table, where, lines)
     return TablePredictor(learner, schema, values, places, classes, together)

@@ -49,6 +49,8 @@ KEY = re.compile(
 """Names of columns that number their rows."""
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
+SUMS = re.compile(r"(grand |sub)?totals?|sum|mean|average|gesamt|summe", re.IGNORECASE)
+"""Names of rows that sum up others."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
@@ -243,7 +245,17 @@ def schema_of(
     if len(counting) < len(columns):
         columns = [column for column in columns if column.name not in counting]
         left_out |= counting
-    return Schema(tuple(columns), left_out, tuple(hints))
+    return Schema(tuple(columns), left_out, (*hints, *sums(table, lines)))
+
+
+def sums(table: _Table, lines: Sequence[int] | None) -> list[str]:
+    """A hint for each last cell of a column that seems to name a sum of other rows."""
+    return [
+        f"{named_cells(name, cells, [len(cells) - 1], lines)} seems to sum up other rows: "
+        "remove it if so"
+        for name, cells in table.items()
+        if len(cells) > 1 and isinstance(cells[-1], str) and SUMS.fullmatch(cells[-1].strip())
+    ]
 
 
 def _counts(
