@@ -106,11 +106,12 @@ def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
                 "more than chance: study/README.md"
             ] = None
         pace = here.get(name)
-        own = duration(pace * RECIPES[name].steps) if pace else ""
+        own = f"{pace:.2g} s, {duration(pace * RECIPES[name].steps)}" if pace else ""
         about = ALGORITHMS[method].about if one_setting else settings()[place].description
         rows.append((name, score, f"{minutes:g}" if minutes else "", *[own] * bool(here), about))
     if here:
-        notes["here: the time of all steps at the pace of the last run on this machine"] = None
+        said = "here: seconds of a step, and time of all steps, in the last run on this machine"
+        notes[said] = None
     console.print(listed(("recipe", "score", "minutes", *["here"] * bool(here), ""), rows))
     say(console, *notes)
     first = recipes[0]
