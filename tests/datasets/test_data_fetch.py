@@ -16,11 +16,6 @@ from arml.datasets.prepare import download, open_store, place
 from arml.datasets.published import PUBLISHED, Archive
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-
-
 def offered(folder: Path, content: bytes) -> Archive:
     """An archive at a file's address."""
     (folder / "x.bin").write_bytes(content)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from arml.datasets.decode import BLUR, FILTERS, blur, decode, pencil, resize
+from arml.datasets.decode import BLUR, FILTERS, blur, decode, resize
 
 RED = (200, 40, 10)
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8))
@@ -169,16 +169,6 @@ def test_blur_is_a_gaussian_of_its_width():
     width = np.sqrt((row * (np.arange(64) - 32) ** 2).sum() / row.sum())
     assert width == pytest.approx(64 * BLUR, rel=0.15)  # its tails are cut off
     np.testing.assert_array_equal(blur(np.full((32, 32, 3), 77, np.uint8)), 77)
-
-
-def test_pencil_draws_grey_lines_on_paper():
-    disc, line, _ = map(pencil, pictures())
-    # Even parts are paper, whatever their grey; a dark line stays dark.
-    assert min(disc[16, 16, 0], disc[1, 1, 0], line[1, 30, 0]) > 245
-    assert line[16, 16, 0] < 160
-    # The darker side of an edge is what is drawn.
-    assert disc[16, 24:28, 0].min() < 120
-    np.testing.assert_array_equal(pencil(np.zeros((32, 32, 3), np.uint8)), 255)
 
 
 def test_the_filters_are_what_they_were():

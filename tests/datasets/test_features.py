@@ -5,7 +5,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import cv2
 import jax
 import numpy as np
 import onnx
@@ -13,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import small_pictures
 from arml.cli import main
 from arml.datasets.decode import cropped, resize
 from arml.datasets.features import (
@@ -62,19 +62,11 @@ RAW = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0), "unit": False, "size": 1
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> list[Path]:
     """Two families of twelve colours, five pictures each."""
-    rng = np.random.default_rng(0)
-    folders = []
-    for family in ("inks", "clays"):
-        folder = tmp_path_factory.mktemp("data") / family
-        for name in range(12):
-            (folder / f"c{name:02}").mkdir(parents=True)
-            colour = rng.integers(0, 256, 3)
-            for i in range(5):
-                noisy = np.clip(colour + rng.integers(-9, 9, (20, 20, 3)), 0, 255)
-                path = folder / f"c{name:02}" / f"{i}.png"
-                assert cv2.imwrite(str(path), noisy.astype(np.uint8))
-        folders.append(folder)
-    return folders
+    folder, counts = tmp_path_factory.mktemp("data"), [5] * 12
+    return [
+        small_pictures.pictures(folder / name, seed, counts=counts, size=20)
+        for seed, name in enumerate(("inks", "clays"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -279,16 +271,13 @@ def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp
 def features(pictures, tiny, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("features") / "colours"
     given = ["features", *map(str, pictures), "--out", str(out), "--model", str(tiny)]
-    assert (
-        main([*given, *["--size", "16", "--mean", "0", "0", "0", "--std", "1", "1", "1", "--raw"]])
-        == 0
-    )
+    prepared = "--size 16 --mean 0 0 0 --std 1 1 1 --raw"
+    assert main([*given, *prepared.split()]) == 0
     return out
 
 
 @pytest.mark.slow
-def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path, monkeypatch):
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
+def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path):
     few = {"ways": 2, "shots": 2, "queries": 3}
     images = FoldersOptions(data=tuple(map(str, pictures)), size=16, **few)
     of_images = images.build(tmp_path / "a.json").test
@@ -313,16 +302,16 @@ def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, t
     assert result["score"]["mean"] > 0.9
     assert make_rows([result])[0].recipe == result["recipe"]
     two = tmp_path / "two"
-    for name in ("c00", "c01"):
+    for name in ("class0", "class1"):
         (two / name).mkdir(parents=True)
         for i in range(2):
             (two / name / f"{i}.png").symlink_to(pictures[0] / name / f"{i}.png")
     learner = tmp_path / "learner"
     assert main(["export", str(run), "--out", str(learner), "--tasks", "8"]) == 0
     capsys.readouterr()
-    asked = ["adapt", str(learner), "--support", str(two), "--query", str(pictures[0] / "c01")]
+    asked = ["adapt", str(learner), "--support", str(two), "--query", str(pictures[0] / "class1")]
     assert main([*asked, "--model", str(tiny)]) == 0
     rows = list(csv.reader(capsys.readouterr().out.splitlines()))
-    assert [row[1] for row in rows] == ["label", *["c01"] * 5]
+    assert [row[1] for row in rows] == ["label", *["class1"] * 5]
     assert main(asked) == 2
     assert "give it with --model" in capsys.readouterr().err

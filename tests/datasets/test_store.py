@@ -26,12 +26,6 @@ from arml.results.files import LOCK, digest_of, locked
 from arml.tasks.options import StoreOptions, device_room
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tar(tmp_path_factory.mktemp("dtd") / "dtd-r1.0.1.tar.gz", archives.dtd(images=4))
@@ -233,6 +227,9 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
         ({"store": ""}, "give --store NAME"),
         ({"store": "nothing"}, "found nothing; run `arml data prepare`"),
         ({"size": 84}, "expected pictures of 84 px, got 16"),
+        ({"ways": 1}, "ways must be at least 2, got 1"),
+        ({"shots": 0}, "shots must be at least 1, got 0"),
+        ({"train_ways": 2}, "train_ways must be 0 or at least the 3 ways, got 2"),
         ({"ways": 9}, "at least 9 validation classes for 9-way tasks, got 7"),
         ({"queries": 9}, "at least 10 images of each class"),
         ({"only": ("textur",)}, "unknown family 'textur'; did you mean 'texture'"),
