@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import cv2
 import jax
 import numpy as np
 import pytest
 
 import arml
 from arml.cli import COMMANDS, dispatch, main
-from arml.datasets.starter import load_starter
 from arml.experiment.recipes import recipe
+from small_pictures import pictures
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -180,23 +179,10 @@ def test_the_guide_of_research_runs(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "short" / "config.json").exists()
 
 
-def own_pictures(folder: Path) -> None:
-    """Two classes of icons to learn from, in `my-classes`, and more of them in `photos`."""
-    families, split = load_starter()
-    for name, own in zip(("oak", "elm"), split["icons"]["test"], strict=False):
-        icons = next(family for family in families if family.name == "icons")
-        first = icons.first[icons.classes.index(own)]
-        for i in range(4):
-            path = folder / ("my-classes" if i < 2 else "photos") / name / f"{i}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            assert cv2.imwrite(str(path), icons.images[first + i])
-
-
 def own_examples(folder: Path) -> None:
     """Labelled pictures and tables, and more to predict, as the guides name them."""
-    own_pictures(folder)
-    for name in ("more-photos", "labelled"):
-        shutil.copytree(folder / "photos", folder / name)
+    for name in ("my-classes", "photos", "more-photos", "labelled"):
+        pictures(folder / name, 0, classes=2, size=32)
     rng = np.random.default_rng(0)
     rows = [f"{x:.2f},{'ab'[int(x > 2.5)]},{x * 2:.2f}" for x in rng.uniform(0, 5, 8)]
     (folder / "my.csv").write_text("\n".join(["length,species,height", *rows]) + "\n")
@@ -209,7 +195,7 @@ def test_the_guides_of_ones_own_examples_run(page, tmp_path):
     with inside(tmp_path):
         left = carried_out(ROOT / page)
     assert (tmp_path / "answers.csv").read_text().startswith("file,label,probability")
-    assert {"elm", "oak"} <= {*left["predictor"].classes}
+    assert {"class0", "class1"} <= {*left["predictor"].classes}
 
 
 def test_every_page_with_python_is_run():
@@ -236,16 +222,6 @@ def test_the_script_of_ones_own_runs(tmp_path):
         exec(compile(script, "own.py", "exec"), names)
     assert [len(scores) for scores in names["scores"]] == [20, 20]
     assert (tmp_path / "runs" / "waves" / "rescale" / "config.json").exists()
-
-
-def test_the_residual_network_of_the_guide():
-    block = blocks(ROOT / "docs" / "research.md", "python")[-1]
-    names = {"jax": jax, "jnp": jax.numpy, "arml": arml}
-    exec(compile(block, "research.md", "exec"), names)
-    problem = arml.Problem("classification", (16, 16, 3), outputs=5, shots=1, queries=2)
-    net = names["resnet"](problem, key=jax.random.key(0))
-    x = jax.random.normal(jax.random.key(1), (6, *problem.features))
-    np.testing.assert_allclose(net.given(x)(x[:2]), net(x)[:2], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

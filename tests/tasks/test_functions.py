@@ -90,6 +90,7 @@ def test_noise_has_its_standard_deviation_on_both_sets(noisy, clean):
     for noise in (support, query):
         assert abs(noise.mean()) < 4 * 0.3 / np.sqrt(noise.size)
         assert abs(noise.std() / 0.3 - 1) < 4 / np.sqrt(2 * noise.size)
+    assert not np.any(clean.support.x[..., 0] == clean.query.x[..., 0])
     # Independent of each other and from point to point.
     pairs = ((support[:, 0], query[:, 0]), (support[:, 0], support[:, 1]))
     for first, second in pairs:
@@ -116,19 +117,6 @@ def test_moments_of_the_priors(clean):
         error = per_task.std() / np.sqrt(len(z))
         assert abs(z.mean()) < 4 * np.sqrt(variance / len(z))
         assert abs(per_task.mean() - variance) < 4 * error + 0.01 * variance, FAMILIES[i]
-
-
-def test_same_key_same_task_and_a_batch_equals_a_loop():
-    tasks = functions_2d()
-    keys = jax.random.split(jax.random.key(5), 8)
-    batch = jax.jit(jax.vmap(tasks.sample))(keys)
-    for i, key in enumerate(keys):
-        one, again = tasks.sample(key), tasks.sample(key)
-        for a, b, c in zip(*map(jax.tree.leaves, (one, again, batch)), strict=True):
-            np.testing.assert_array_equal(a, b)
-            np.testing.assert_allclose(a, c[i], rtol=1e-5, atol=1e-5)
-    assert not np.array_equal(batch.support.x[0], batch.support.x[1])
-    assert not np.any(batch.support.x[..., 0] == batch.query.x[..., 0])
 
 
 @pytest.mark.parametrize(

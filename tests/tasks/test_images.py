@@ -123,15 +123,6 @@ def test_distinct_integers_in_range(count, seed):
     assert drawn.max() < count
 
 
-def test_only_the_classes_of_the_part_are_on_the_device():
-    tasks = episodes(ways=2, shots=1, queries=1)
-    assert tasks.pixels.dtype == jnp.uint8
-    assert tasks.pixels.shape[0] == sum(sum(counts[:-2]) for counts in COUNTS.values())
-    assert tasks.families == ("few", "many")
-    assert tasks.problem.features == (4, 4, 3)
-    assert (tasks.problem.support, tasks.problem.query) == (2, 2)
-
-
 def test_pixels_of_several_arrays_are_one_list():
     arrays = [
         np.full((n, 2, 2, 3), np.arange(n)[:, None, None, None] + 10 * n, np.uint8)

@@ -30,14 +30,6 @@ def test_a_task_is_of_the_family_that_it_names():
         assert np.abs(np.polyval(np.polyfit(own_x, own_y, 1), own_x) - own_y).max() < 1e-3
 
 
-def test_equal_shares_are_the_distribution_itself():
-    """The draws of one family, in the shares of the whole, have its moments."""
-    ours = np.log(np.square(np.asarray(drawn(mixture(TASKS), 2_000).support.y)).mean((1, 2)))
-    whole = np.log(np.square(np.asarray(drawn(TASKS, 2_000).support.y)).mean((1, 2)))
-    error = np.hypot(ours.std(), whole.std()) / np.sqrt(2_000)
-    assert abs(ours.mean() - whole.mean()) < 4 * error
-
-
 def test_identities_differ_exactly_if_the_tasks_do():
     tasks = mixture(TASKS)
     assert tasks.only("line").identity() == tasks.only("cubic").only("line").identity()
