@@ -17,15 +17,10 @@ QUICK = ("maml", "protonet", "arml", "tables")
 """The methods that the quick tests check; the slow ones check the others, too."""
 
 
-def cases(kind: str, only: tuple[str, ...] = ()) -> Any:
+def cases(kind: str) -> Any:
     """The fixture `case`: each algorithm on one kind of problem, one after the other."""
     problem = SETUPS[kind].tasks.problem
-    names = [
-        name
-        for name, known in ALGORITHMS.items()
-        if known.suits(problem) and (not only or name in only)
-    ]
-
+    names = [name for name, known in ALGORITHMS.items() if known.suits(problem)]
     slow = pytest.mark.slow
     params = [pytest.param(name, marks=() if name in QUICK else slow) for name in names]
 

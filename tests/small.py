@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.core.episodes import Examples, Problem, Task
+from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.nn.networks import BaseNetwork, MLPOptions
@@ -34,6 +34,17 @@ def task(problem: Problem = REGRESSION) -> Task:
     return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
 
 
+class Same(TaskDistribution):
+    """One task, again and again."""
+
+    problem: Problem = eqx.field(static=True)
+    task: Task
+    families = ("one",)
+
+    def sample(self, key: jax.Array) -> Task:
+        return self.task
+
+
 def network(problem: Problem = REGRESSION, hidden: tuple[int, ...] = (4,)) -> BaseNetwork:
     return MLPOptions(hidden=hidden, init="he").build(problem, key=jax.random.key(1))
 
@@ -43,6 +54,10 @@ def experiment(name: str = "regression2d/maml", **changes: Any) -> Experiment:
     every = dict.fromkeys(("interval", "checkpoint_every", "validate_every"), 10)
     few = {"network": MLPOptions(hidden=(4,)), "steps": 20, "batch": 2, "validation_tasks": 8}
     return replace(recipe(name), **{**every, **few, **changes})
+
+
+def normal(seed: int, *shape: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
 
 
 def doubled(tree: Any) -> Any:

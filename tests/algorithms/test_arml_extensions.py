@@ -178,28 +178,6 @@ def test_a_task_reads_the_vertices_by_bayes_rule(learner):
     np.testing.assert_allclose(fewer, left / jnp.sum(left), rtol=1e-3, atol=1e-6)
 
 
-def test_the_vertex_that_made_a_task_is_read(learner):
-    """Targets are drawn from the prior of one vertex's network."""
-    sharp = eqx.tree_at(
-        lambda m: (m.choose.log_power, m.modulate.weights, m.encode.graph.vertices),
-        learner,
-        (
-            jnp.zeros(()),
-            tuple(0 * w for w in learner.modulate.weights),  # the own code makes no difference
-            0 * learner.encode.graph.vertices,
-        ),
-    )
-    x = jax.random.normal(KEY, (24, 2))
-    read = jax.jit(jax.vmap(lambda y: sharp.coded(Examples(x, y))[0][:3]))
-    rng = np.random.default_rng(0)
-    for vertex, one in enumerate(jnp.eye(3)):
-        net = sharp.modulate(sharp.net, jnp.concatenate([one, jnp.zeros(4)]))
-        mean, spread = np.asarray(net(x))[:, 0], system(sharp.head, net, x)[1]
-        targets = rng.multivariate_normal(mean, spread, size=20)
-        found = jnp.argmax(read(jnp.asarray(targets[..., None], jnp.float32)), axis=1)
-        assert jnp.sum(found == vertex) >= 16
-
-
 def test_a_vertex_that_none_reads_can_be_taken_out():
     problem = Problem("classification", (4,), 3, 2, 3)
     options = ExtendedARMLOptions(head="prototypes", vertices=3, inner_steps=0, gamma_s=0.5)

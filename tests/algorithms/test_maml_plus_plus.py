@@ -9,10 +9,9 @@ import pytest
 
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.maml_plus_plus import StepRates, importance
-from arml.core.episodes import Task, TaskDistribution
 from arml.core.inner import GradientDescent, with_steps
 from arml.training.fit import OuterOptions, make_step, start
-from small import KEY, REGRESSION, meta, network, task
+from small import KEY, REGRESSION, Same, meta, network, task
 
 
 def test_each_step_has_its_own_rate_and_further_steps_that_of_the_last():
@@ -32,17 +31,6 @@ def test_the_weights_of_the_steps_are_the_authors(step, weights):
     np.testing.assert_array_equal(importance(jnp.array(100 + step), 100, 4), [0, 0, 0, 1])
 
 
-class Same(TaskDistribution):
-    """One task, again and again."""
-
-    problem = REGRESSION
-    families = ("one",)
-    task: Task
-
-    def sample(self, key):
-        return self.task
-
-
 def test_a_training_counts_all_steps_at_first_and_then_the_last():
     options, on = MAMLOptions(inner_rate=0.01, inner_steps=3), task()
     plain = options.build(network(), REGRESSION, key=KEY)
@@ -50,7 +38,7 @@ def test_a_training_counts_all_steps_at_first_and_then_the_last():
     each = [meta(with_steps(plain, n), on)[0] for n in (1, 2, 3)]
     optimiser = OuterOptions(optimiser="sgd", outer_rate=1e-9).build(2)
     step = eqx.filter_jit(make_step(optimiser, batch=1, key=KEY))
-    state, first = step(Same(on), start(made, optimiser))
-    second = step(Same(on), state)[1]
+    state, first = step(Same(REGRESSION, on), start(made, optimiser))
+    second = step(Same(REGRESSION, on), state)[1]
     np.testing.assert_allclose(first.loss, np.mean(each), rtol=1e-4)
     np.testing.assert_allclose([second.loss, meta(made, on)[0]], each[-1], rtol=1e-4)

@@ -1,9 +1,8 @@
-"""MUMOMAML: what each modulation does, and both encoders; MAML in `test_limits.py`."""
+"""MUMOMAML's encoders; its modulation in `test_modulation.py`, MAML in `test_limits.py`."""
 
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy.special import expit
 from arml.algorithms.conditioned import Conditioned
 from arml.algorithms.mumomaml import BidirectionalLSTM, MUMOMAMLOptions
 from arml.core.episodes import Examples, Problem
-from arml.nn.networks import Conv4Options, Linear
+from arml.nn.networks import Conv4Options
 from small import KEY, REGRESSION, VECTORS, network, perturbed, task
 
 IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)
@@ -24,45 +23,6 @@ def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:
     options = {"inner_steps": 1, "inner_rate": 0.05, "width": 4, "filters": 2, **options}
     built: Conditioned = MUMOMAMLOptions(**options).build(net, problem, key=KEY)
     return built
-
-
-def dense(layer: Linear, x: np.ndarray) -> np.ndarray:
-    return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
-
-
-@pytest.mark.parametrize("modulation", ["sigmoid", "film"])
-def test_the_modulated_network_by_hand(modulation):
-    ours = perturbed(learner(modulation=modulation))
-    code = np.random.default_rng(2).normal(size=8)
-    x = expected = np.asarray(task().query.x)
-    for block, layer in zip(ours.net.body.blocks, ours.modulate.layers, strict=True):
-        z, tau = dense(block.layer, expected), dense(layer, code)
-        if modulation == "sigmoid":
-            z = z * expit(tau)
-        else:
-            z = z * (1 + tau[: len(tau) // 2]) + tau[len(tau) // 2 :]
-        expected = np.maximum(z, 0)
-    expected = dense(ours.net.head, expected)
-    net = ours.modulate(ours.net, jnp.asarray(code, jnp.float32))
-    np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("problem", [REGRESSION, IMAGES], ids=["vectors", "images"])
-def test_the_modulation_is_held_while_the_weights_adapt(problem):
-    ours, support = learner(problem, modulation="film", inner_rate=0.5), task(problem).support
-
-    @eqx.filter_jit
-    def both(m: Conditioned) -> Any:
-        start = m.modulate(m.net, m.encode(support)[0])
-        return start, m.inner(lambda net: m.loss(net(support.x), support.y), start)
-
-    start, after = both(ours)
-    assert np.any(start.head.weight != after.head.weight)
-    for old, new in zip(start.body.blocks, after.body.blocks, strict=True):
-        jax.tree.map(np.testing.assert_array_equal, old.film, new.film)
-        moved = jax.tree.map(lambda a, b: bool(np.any(a != b)), old.layer, new.layer)
-        assert any(jax.tree.leaves(moved))
 
 
 def lstm_in_loops(lstm: BidirectionalLSTM, sequence: np.ndarray) -> np.ndarray:

@@ -70,16 +70,6 @@ def test_classes_that_a_task_lacks_take_no_part():
     close(meta(many, spread), meta(few, on), rtol=1e-3, atol=1e-6)
 
 
-def test_a_scale_that_is_learned_is_a_meta_parameter_and_a_constant_is_not():
-    on = task(PROBLEM)
-    learned, fixed = (protonet(scale=0.3, learn_scale=learn) for learn in (True, False))
-    assert meta(learned, on)[1].scale != 0
-    assert meta(fixed, on)[1].scale is None
-    ours = predictions(fixed, on)
-    close(ours, predictions(learned, on), rtol=1e-6)
-    close(ours, 0.3 * predictions(protonet(), on), rtol=1e-4, atol=1e-5)
-
-
 def test_a_file_of_an_earlier_version_names_the_rotation_otherwise():
     value = to_json(recipe("folders/protonet-turns"))
     algorithm = value["algorithm"]

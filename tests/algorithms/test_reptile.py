@@ -13,8 +13,6 @@ from arml.algorithms.reptile import Reptile, ReptileOptions, minibatches
 from arml.core.episodes import Examples, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import parameters
-from arml.tasks.functions import functions_2d
-from arml.training.fit import OuterOptions, make_step, start
 from small import KEY, REGRESSION, close, meta, network, task
 
 
@@ -65,17 +63,6 @@ def test_its_gradient_is_theta_less_where_the_task_led():
     gradient, (net, moment) = meta(ours, on)[1], descend(ours, merged(on))
     expected = jax.tree.map(jnp.subtract, (ours.net, ours.moment), (net, moment))
     close((gradient.net, gradient.moment), expected, rtol=1e-5, atol=1e-7)
-
-
-def test_an_outer_step_of_rate_one_on_one_task_is_the_task_itself():
-    ours, tasks = reptile(), functions_2d(shots=6, queries=4)
-    optimiser = OuterOptions(outer_rate=1.0, optimiser="sgd").build(10)
-    step = make_step(optimiser, batch=1, key=KEY)
-    state, _ = eqx.filter_jit(step)(tasks, start(ours, optimiser))
-    task_key, _ = jax.random.split(jax.random.fold_in(KEY, 0))
-    drawn = tasks.sample(jax.random.split(task_key, 1)[0])
-    learner = state.learner
-    close((learner.net, learner.moment), descend(ours, merged(drawn)), rtol=1e-3, atol=1e-7)
 
 
 def test_minibatches_pass_through_all_examples():

@@ -11,8 +11,7 @@ from scipy.special import log_softmax
 
 import small
 from arml.algorithms.tadam import TADAM, TADAMOptions, root
-from arml.core.episodes import Examples, Problem, Task
-from arml.nn.networks import Conv4Options
+from arml.core.episodes import Problem, Task
 from small import KEY, doubled, meta, network, predictions
 
 PROBLEM = Problem("classification", (4,), 3, 2, 3)
@@ -97,17 +96,3 @@ def test_the_distance_has_a_finite_gradient_at_zero():
     on = task(of)
     on = on._replace(query=on.support)  # every query is its class's prototype
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(meta(tadam(of), on)))
-
-
-@pytest.mark.slow
-def test_a_conditioned_convolution_with_statistics_of_the_support_set():
-    """The films of the second pass act, and a query is still judged by itself."""
-    of = Problem("classification", (16, 16, 1), 2, 2, 2)
-    net = Conv4Options(filters=3, normalisation="support").build(of, key=KEY)
-    plain = doubled(TADAMOptions().build(net, of, key=KEY))
-    learner = eqx.tree_at(lambda m: m.beta_0, plain, jnp.full(4, 0.3))
-    on = task(of)
-    first = on._replace(query=Examples(on.query.x[:1], on.query.y[:1]))
-    ours, alone = predictions(learner, on), predictions(learner, first)
-    np.testing.assert_allclose(alone, ours[:1], rtol=1e-4, atol=1e-5)
-    assert np.max(np.abs(ours - predictions(plain, on))) > 0.1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from arml.algorithms.tapnet import TapNet, TapNetOptions, match, projection
+from arml.algorithms.tapnet import TapNet, TapNetOptions, match
 from arml.core.episodes import Problem, Task
 from arml.nn.heads import ABSENT
 from small import KEY, meta, network, predictions, task
@@ -47,16 +47,6 @@ def by_null_space(
     basis = np.linalg.svd(np.stack(errors), full_matrices=True)[2][len(phi) :].T
     assert basis.shape == (D, D - len(phi))
     return -np.stack([np.sum(((query - p) @ basis) ** 2, axis=1) for p in phi], axis=1)
-
-
-def test_the_projection_annihilates_the_errors_and_nothing_else():
-    errors = jax.random.normal(KEY, (3, D))
-    project = projection(errors, jnp.ones(3, bool))
-    np.testing.assert_allclose(project(errors), 0, atol=1e-5)
-    matrix = np.asarray(project(jnp.eye(D)))
-    np.testing.assert_allclose(matrix, matrix.T, atol=1e-6)
-    np.testing.assert_allclose(matrix @ matrix, matrix, atol=1e-5)
-    np.testing.assert_allclose(np.trace(matrix), D - 3, rtol=1e-5)
 
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], [0, 2, 4]])

@@ -9,12 +9,9 @@ import pytest
 from jax import lax
 
 from arml.nn.convolution import convolve, max_pool, max_pool_same
+from small import close, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def normal(seed: int, *shape: int) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
 
 
 def reference(x: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -34,10 +31,6 @@ def second_order(operation: Callable) -> Callable:
         return loss(jax.tree.map(lambda a, g: a - 0.5 * g, both, jax.grad(loss)(both)))
 
     return jax.value_and_grad(after_step, argnums=(0, 1))
-
-
-def close(a: object, b: object) -> None:
-    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-9, atol=1e-12), a, b)
 
 
 @pytest.mark.parametrize(("channels", "kh", "kw"), [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3)])
@@ -65,12 +58,6 @@ def test_gradient_outside_vmap() -> None:
         return jax.grad(lambda x, k: jnp.mean(jax.vmap(one)(x, k)), (0, 1))
 
     close(jax.jit(total(convolve))(x, kernel), jax.jit(total(reference))(x, kernel))
-
-
-def test_nested_vmap() -> None:
-    x, kernel = normal(0, 2, 3, 1, 4, 4, 9), normal(1, 2, 3, 3, 3, 9, 2)
-    got = jax.vmap(jax.vmap(convolve))(x, kernel)
-    close(got, jax.vmap(jax.vmap(reference))(x, kernel))
 
 
 def test_no_grouped_convolution_on_a_cpu() -> None:

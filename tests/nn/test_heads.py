@@ -75,12 +75,6 @@ def test_the_pooled_head_is_linear_discriminant_analysis(width):
     np.testing.assert_allclose(ours, theirs.predict_proba(queries), atol=1e-4)
 
 
-def test_of_one_shot_the_pooled_head_is_the_nearest_example():
-    x, y = X[:4], jnp.arange(4)
-    ours, nearest = (made(0.3, x, y, 4)(QUERIES) for made in (discriminant, by_head))
-    close(*map(jax.nn.softmax, (ours, nearest)), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("made", [by_head, quadratic, discriminant])
 def test_classes_that_a_task_lacks_take_no_part(made):
     logits = made(0.5, X[:3], jnp.array([0, 2, 2]), 4)(QUERIES)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from arml.core.episodes import Problem
-from arml.core.inner import Shared
 from arml.nn.networks import Body, Conv4Options, MLPOptions
 from small import REGRESSION, close
 
@@ -32,13 +31,6 @@ def test_a_query_depends_on_the_other_queries_only_in_batch_mode(normalisation):
     assert apart == (normalisation == "support")
     # On the support set itself both modes are the plain network.
     close((together, on_support), (backwards, plain), rtol=1e-4, atol=1e-5)
-
-
-def test_conv4_has_a_shared_offset_and_no_scale():
-    net = Conv4Options(filters=2).build(IMAGES, key=jax.random.key(0))
-    assert [block.layer.kernel.shape for block in net.body.blocks] == [(3, 3, 2, 2)] * 4
-    assert all(isinstance(block.offset, Shared) for block in net.body.blocks)
-    assert net.head.weight.shape == (2, 3)
 
 
 @pytest.mark.parametrize("normalisation", ["batch", "support"])

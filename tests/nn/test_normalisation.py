@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from arml.nn.normalisation import batch_norm, local_response_norm, moments, standardised
+from small import normal
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def normal(seed: int, *shape: int) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
 
 
 def test_batch_norm_has_the_offset_as_mean_and_variance_one() -> None:

@@ -11,7 +11,7 @@ import arml
 from arml.core.episodes import Problem
 from arml.nn.residual import Drop, ResNet12Options, WideBlock, WideResNetOptions, with_drops
 from arml.training.fit import make_step, start
-from small import KEY, predictions, task
+from small import KEY, Same, predictions, task
 
 SMALL = Problem("classification", (16, 16, 3), 2, 2, 2)
 NETS = (
@@ -42,17 +42,10 @@ def test_a_method_learns_with_it(options):
     on = task(SMALL)
     built = arml.build("protonet", SMALL, network=options)
 
-    class One(arml.TaskDistribution):
-        problem = SMALL
-        families = ("one",)
-
-        def sample(self, key):
-            return on
-
     def step(learner):
         optimiser = optax.sgd(0.1)
         one = jax.jit(make_step(optimiser, batch=1, key=KEY))
-        record = one(One(), start(learner, optimiser))[1]
+        record = one(Same(SMALL, on), start(learner, optimiser))[1]
         assert record.finite
         return float(record.loss)
 
