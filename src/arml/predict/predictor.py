@@ -59,6 +59,7 @@ class Predictor(ArrayPredictor):
 
     @property
     def models(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The models that can predict."""
         return models_of(self.problem, len(self.x))
 
     @classmethod
