@@ -35,6 +35,8 @@ def test_tasks_are_checked_once_and_not_kept():
     tasks = Whole()
     kept, known = weakref.ref(tasks), as_tasks(tasks)
     assert as_tasks(tasks) is known
+    tasks.families = ("another",)
+    assert as_tasks(tasks).families == ("another",)
     del tasks, known
     gc.collect()
     assert kept() is None

@@ -24,6 +24,7 @@ from arml.predict.learner import temperature
 from arml.results.files import RunError
 from arml.tasks.options import FoldersOptions, FunctionsOptions
 from small_pictures import pictures
+from untrained import untrained
 
 PACE = {"steps": 2, "batch": 1, "interval": 2, "checkpoint_every": 2, "validate_every": 2}
 
@@ -95,6 +96,8 @@ def test_a_prediction_is_the_learners_own(functions):
     assert predictor.predict(np.zeros((0, 2))).shape == (0,)
     assert arml.load(functions).adapt(x, y[:, None]).predict(more).shape == (130, 1)
     assert predictor.reading() is None
+    without = untrained("arml-paper", 2, vertices=0).adapt(x[:4], [0, 1, 0, 1])
+    assert without.reading() is None
 
 
 def test_labels_are_ones_own_and_a_query_stands_for_itself(images, own):

@@ -324,6 +324,8 @@ def test_rows_without_a_target_are_predicted_from_the_others(tmp_path, command):
     table.write_text("day,n,kind\n3/4/20,1,a\n4/5/20,2,a\n5/6/20,5,b\n6/8/20,7,b\n7/7/20,8,\n")
     assert "choose with --dates" in command(words, code=2)[1]
     command(f"{words} --dates mdy")
+    table.write_text("\n".join(["when,size,kind", *lines]))
+    assert "nothing to do" in command(words, code=2)[1]
 
 
 def test_keys_go_through_to_the_answers(tmp_path, command):

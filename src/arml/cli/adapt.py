@@ -110,11 +110,12 @@ class PredictOptions(AnswerOptions):
 
 def adapt_command(arguments: Sequence[str]) -> None:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    asked = options.query or options.save or options.reliability or is_table(options.support)
-    if not asked:  # the rows of a table without an answer are queries, too
-        raise ValueError(
-            "nothing to do: give --query FILES or --save FOLDER, or check the examples"
-        )
+    asked = options.query or options.save or options.reliability
+    nothing = ValueError(
+        "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+    )
+    if not asked and not is_table(options.support):
+        raise nothing
     _check_paths(options, options.support, *options.query)
     inputs, predictor, names = _learned(options)
     if options.columns:
@@ -124,6 +125,8 @@ def adapt_command(arguments: Sequence[str]) -> None:
         queries = inputs.queries(predictor, options.query)
     elif isinstance(inputs, TableInputs):
         queries = inputs.unlabelled(predictor)
+    if not (asked or queries or options.columns or options.matter):
+        raise nothing
     table = isinstance(inputs, TableInputs)
     if queries is None:
         refuse(options, ("none", "sort_into", *(() if table else ("matter",))), "--query")
@@ -301,6 +304,7 @@ def _answer(
         matters = ("matters", inputs.decisive(predictor, queries))
     answers: list[Answer] = []
     if predictor.classes is None:
+        refuse(options, ("none", "sort_into", "report"), "classes")
         columns += _numbers(predictor, queries.batches, options.level)
     else:
         answers = _labels(predictor, queries, names, options.none)

@@ -79,8 +79,6 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     """
     if isinstance(tasks, TaskDistribution) and type(tasks).__module__.startswith("arml."):
         return tasks
-    if (known := _checked.get(id(tasks))) is not None:
-        return known
     name = type(tasks).__name__
     if isinstance(tasks, type):
         own = tasks.__name__
@@ -97,6 +95,9 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
             f"{name}: expected problem as arml.Problem and one or more families, "
             f"got {type(problem).__name__} and {len(families)}: define both"
         )
+    known = _checked.get(id(tasks))
+    if known is not None and (known.problem, (*known.families,)) == (problem, families):
+        return known
     # The arrays of a pytree become arguments of a compiled program; any other object is held whole.
     whole = jax.tree_util.treedef_is_leaf(jax.tree.structure(tasks))
     checked = _CheckedTasks(families, problem, _Static(tasks) if whole else tasks)

@@ -325,8 +325,12 @@ class ArrayPredictor(PredictorBase):
         **Raises** `ValueError` as `adapt`.
         """
         more, weight, groups = self.learner.read(x, "support inputs"), self.sample_weight, None
-        known = self.y if self.classes is None else self.classes[self.y]
-        labels = [*(known[:, 0] if self.flat else known).tolist(), *np.asarray(y).tolist()]
+        known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
+        if others.shape[:1] != (len(more),):
+            raise ValueError(
+                f"expected {len(more)} labels, one for each input, got shape {list(others.shape)}"
+            )
+        labels = [*(known[:, 0] if self.flat else known).tolist(), *others.tolist()]
         # Bytes of pixels become floats where the others are floats.
         both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
         if weight is not None:

@@ -136,9 +136,9 @@ class Predictor(ArrayPredictor):
         return by_chunks(partial(_embedded, self._learner, self._support()), inputs, _CHUNK)
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
-        if self._learner.reading() is None:
-            return None
         links = _links(self._learner, self._support())
+        if links is None:
+            return None
         return np.asarray(links)[: None if self.classes is None else len(self.classes)]
 
     def _traced(self) -> Function:
@@ -292,10 +292,10 @@ def called(function: Callable[[Array], Array], x: Array) -> Array:
 
 
 @short
-def _links(learner: MetaLearner, support: Examples) -> Array:
+def _links(learner: MetaLearner, support: Examples) -> Array | None:
     read = learner.reading()
-    assert read is not None
-    return read(support).reading.links
+    reading = None if read is None else read(support).reading
+    return None if reading is None else reading.links
 
 
 @short
