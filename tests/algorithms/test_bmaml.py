@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small
 from arml.algorithms.bmaml import BMAML, BMAMLOptions, Particle, stein
-from arml.core.episodes import Problem, Task
+from arml.core.episodes import Problem
 from arml.core.inner import with_steps
-from small import KEY, REGRESSION, VECTORS, close, doubled, meta, network, predictions
+from small import KEY, REGRESSION, VECTORS, close, doubled, meta, network, predictions, task
 
 RATE = 0.03
 pytestmark = pytest.mark.usefixtures("float64")
@@ -23,10 +22,6 @@ pytestmark = pytest.mark.usefixtures("float64")
 def built(problem: Problem, hidden: tuple[int, ...] = (4,), **options: Any) -> BMAML:
     options = {"inner_rate": RATE, "inner_steps": 2, "particles": 3, **options}
     return doubled(BMAMLOptions(**options).build(network(problem, hidden), problem, key=KEY))
-
-
-def task(problem: Problem) -> Task:
-    return doubled(small.task(problem))
 
 
 def loop(particles: np.ndarray, gradients: np.ndarray) -> np.ndarray:
@@ -57,7 +52,7 @@ def test_svgd_recovers_a_gaussian():
 
 def test_one_particle_is_map_gradient_descent():
     """On linear regression, with the gradient of the log posterior written out."""
-    on, ours = task(REGRESSION), built(REGRESSION, (), inner_steps=3, particles=1)
+    on, ours = doubled(task(REGRESSION)), built(REGRESSION, (), inner_steps=3, particles=1)
     head = jax.tree.map(lambda a: a[0], ours.particles.weights.head)
     x = np.concatenate([np.ones((6, 1)), on.support.x], axis=1)
     y, w = np.asarray(on.support.y)[:, 0], np.concatenate([head.bias, head.weight[:, 0]])
@@ -79,7 +74,7 @@ def test_one_particle_is_map_gradient_descent():
 
 def test_without_priors_one_particle_is_maml():
     """At the start the likelihood's gradient, over the number of labels, is the mean loss's."""
-    on, ours = task(VECTORS), built(VECTORS, particles=1, inner_steps=1)
+    on, ours = doubled(task(VECTORS)), built(VECTORS, particles=1, inner_steps=1)
     flat = Particle(ours.particles.weights, jnp.full(1, -40.0), None)
     net = jax.tree.map(lambda a: a[0], flat.weights)
     gradient = jax.jit(jax.grad(lambda n: ours.loss(n(on.support.x), on.support.y)))(net)
@@ -91,7 +86,7 @@ def test_without_priors_one_particle_is_maml():
 @pytest.mark.parametrize("m", [2, 5])
 def test_a_step_of_all_particles_is_that_of_the_loop(m):
     """The inner loop against NumPy, from each particle's own gradient."""
-    on, ours = task(REGRESSION), built(REGRESSION, particles=m)
+    on, ours = doubled(task(REGRESSION)), built(REGRESSION, particles=m)
     read = ours.given(on.support.x)(on.support.x)
 
     def each(tree: Any) -> list[Any]:
@@ -115,7 +110,7 @@ def test_a_step_of_all_particles_is_that_of_the_loop(m):
 def test_no_gradient_flows_through_the_leader():
     """The chaser loss and its gradient are those of the distance to fixed numbers: to the
     particles after one more step, on support and query set together."""
-    on, ours = task(REGRESSION), built(REGRESSION)
+    on, ours = doubled(task(REGRESSION)), built(REGRESSION)
     trained, rest = eqx.partition(ours, eqx.is_inexact_array)
     x, y = (jnp.concatenate(pair) for pair in zip(on.support, on.query, strict=True))
 
@@ -136,7 +131,7 @@ def test_no_gradient_flows_through_the_leader():
 
 
 def test_particles_that_coincide_have_finite_gradients():
-    on, ours = task(REGRESSION), built(REGRESSION)
+    on, ours = doubled(task(REGRESSION)), built(REGRESSION)
     same = jax.tree.map(lambda a: jnp.broadcast_to(a[:1], a.shape), ours.particles)
     gradient = meta(replace(ours, particles=same), on)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
@@ -144,7 +139,7 @@ def test_particles_that_coincide_have_finite_gradients():
 
 @pytest.mark.parametrize("problem", [REGRESSION, VECTORS], ids=["regression", "classes"])
 def test_a_prediction_is_the_particles_mean(problem):
-    on, ours = task(problem), with_steps(built(problem), 0)
+    on, ours = doubled(task(problem)), with_steps(built(problem), 0)
     nets = [jax.tree.map(lambda a, m=m: a[m], ours.particles.weights) for m in range(3)]
     predicted, each = predictions(ours, on), np.stack([net(on.query.x) for net in nets])
     if problem is VECTORS:
@@ -163,7 +158,7 @@ def test_particles_are_drawn_apart_with_the_network_s_own_spread():
 
 
 def test_heads_share_a_body_that_the_chaser_loss_teaches():
-    on, ours = task(VECTORS), built(VECTORS, acts="head", learn_rates=True)
+    on, ours = doubled(task(VECTORS)), built(VECTORS, acts="head", learn_rates=True)
     assert ours.particles.weights.weight.shape == (3, 4, 2)
     gradient = meta(ours, on)[1]
     assert np.any(gradient.net.body.blocks[0].layer.weight != 0)

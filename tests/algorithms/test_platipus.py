@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import small
 from arml.algorithms.platipus import PLATIPUS, PLATIPUSOptions, draw
-from arml.core.episodes import Examples, Problem, Task
-from small import KEY, REGRESSION, VECTORS, doubled, filled, network, predictions
+from arml.core.episodes import Examples, Problem
+from small import KEY, REGRESSION, VECTORS, doubled, filled, network, predictions, task
 
 LOG_SIGMA, LOG_V, GAMMA_P, GAMMA_Q = -3.0, -4.5, 0.02, 0.005
 pytestmark = pytest.mark.usefixtures("float64")
@@ -25,10 +24,6 @@ def built(problem: Problem, **options: Any) -> PLATIPUS:
     return replace(ours, gamma_p=jnp.array(GAMMA_P), gamma_q=jnp.array(GAMMA_Q))
 
 
-def task(problem: Problem) -> Task:
-    return doubled(small.task(problem))
-
-
 def moved(ours: PLATIPUS, net: Any, examples: Examples, rate: float) -> Any:
     """A network after a plain step on a plain loss."""
     gradient = jax.grad(lambda net: ours.loss(net(examples.x), examples.y))(net)
@@ -38,7 +33,7 @@ def moved(ours: PLATIPUS, net: Any, examples: Examples, rate: float) -> Any:
 @pytest.mark.parametrize("problem", [REGRESSION, VECTORS], ids=["regression", "classes"])
 def test_the_loss_written_out(problem):
     """Algorithm 1, with plain gradients of plain losses."""
-    on, ours = task(problem), built(problem, noise=0.2, kl_weight=0.01)
+    on, ours = doubled(task(problem)), built(problem, noise=0.2, kl_weight=0.01)
     mu_q = moved(ours, ours.net, on.query, GAMMA_Q)
     mu_p = moved(ours, ours.net, on.support, GAMMA_P)
     phi = draw(mu_q, ours.log_v, key=KEY)
@@ -56,7 +51,7 @@ def test_the_loss_written_out(problem):
 
 def test_samples_come_from_the_prior_that_has_seen_the_support_set():
     """Without inner steps a prediction is the mean over theta ~ N(mu_p, sigma^2)."""
-    on, ours = task(REGRESSION), built(REGRESSION, inner_steps=0)
+    on, ours = doubled(task(REGRESSION)), built(REGRESSION, inner_steps=0)
     mu_p = moved(ours, ours.net, on.support, GAMMA_P)
     thetas = [draw(mu_p, ours.log_sigma, key=k) for k in jax.random.split(KEY, 3)]
     expected = np.mean([theta(on.query.x) for theta in thetas], axis=0)

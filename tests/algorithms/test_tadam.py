@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-import small
 from arml.algorithms.tadam import TADAM, TADAMOptions, root
-from arml.core.episodes import Problem, Task
-from small import KEY, doubled, meta, network, predictions
+from arml.core.episodes import Problem
+from small import KEY, doubled, meta, network, predictions, task
 
 PROBLEM = Problem("classification", (4,), 3, 2, 3)
 pytestmark = pytest.mark.usefixtures("float64")
@@ -20,10 +19,6 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 def tadam(of: Problem = PROBLEM, **options: object) -> TADAM:
     return doubled(TADAMOptions(**options).build(network(of, (8, 6)), of, key=KEY))
-
-
-def task(of: Problem = PROBLEM) -> Task:
-    return doubled(small.task(of))
 
 
 def conditioned(learner: TADAM) -> TADAM:
@@ -50,7 +45,7 @@ def cross_entropy(logits: np.ndarray, y: np.ndarray) -> float:
 
 
 def test_conditioned_on_the_task_against_numpy():
-    on, learner = task(), conditioned(tadam())
+    on, learner = doubled(task(PROBLEM)), conditioned(tadam())
     code = class_means(embedded(learner, on.support.x), on.support.y).mean(axis=0)
 
     films = []
@@ -73,7 +68,7 @@ def test_conditioned_on_the_task_against_numpy():
 def test_the_auxiliary_loss_against_numpy():
     """All of the task's images, as the shared body embeds them, among all training classes."""
     of = replace(PROBLEM, classes=7)
-    learner, on = conditioned(tadam(of)), task(of)._replace(classes=jnp.array([5, 0, 3]))
+    learner, on = conditioned(tadam(of)), doubled(task(of))._replace(classes=jnp.array([5, 0, 3]))
     images = np.concatenate([embedded(learner, e.x) for e in (on.support, on.query)])
     labels = np.array([5, 0, 3])[np.concatenate([on.support.y, on.query.y])]
     head = learner.auxiliary_head
@@ -93,6 +88,6 @@ def test_the_auxiliary_weight_is_the_mean_of_the_authors_schedule():
 def test_the_distance_has_a_finite_gradient_at_zero():
     np.testing.assert_array_equal(jax.grad(lambda x: root(x).sum())(jnp.zeros((1, 1))), 0)
     of = replace(PROBLEM, shots=1)
-    on = task(of)
+    on = doubled(task(of))
     on = on._replace(query=on.support)  # every query is its class's prototype
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(meta(tadam(of), on)))
