@@ -70,6 +70,21 @@ def optax_promotes():
         yield
 
 
+@pytest.fixture
+def command(capsys):
+    """Carries out a command line; returns its output, and its messages on one line."""
+    from arml.cli import main
+
+    def call(*words: object, code: int = 0) -> tuple[str, str]:
+        capsys.readouterr()
+        status = main(" ".join(map(str, words)).split())
+        said, errors = capsys.readouterr()
+        assert status == code, errors
+        return said, " ".join(errors.split())
+
+    return call
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print what tests counted: pytest shows the output of failed tests only."""
     for report in terminalreporter.stats.get("passed", []):

@@ -11,12 +11,11 @@ from arml.nn.networks import Conv4Options, MLPOptions
 
 
 def untrained(
-    algorithm: str, *features: int, ways: int = 3, network: Any = None, **options: Any
+    algorithm: str, *features: int, kind: str = "classification", ways: int = 3, **options: Any
 ) -> arml.FewShotLearner:
-    """A learner of tasks of `ways` classes, or of numbers if it is VERSA."""
-    kind = "regression" if algorithm == "versa" else "classification"
+    """A learner of tasks of `ways` classes, or of numbers."""
     problem = arml.Problem(kind, features, ways if kind == "classification" else 1, 5, 5)
-    network = network or (Conv4Options(4) if len(features) == 3 else MLPOptions((8,), "he"))
+    network = Conv4Options(4) if len(features) == 3 else MLPOptions((8,), "he")
     chosen = replace(ALGORITHMS[algorithm].options(problem), **options)
     experiment = Experiment("own", chosen, network=network)
     return arml.FewShotLearner(build(experiment, problem), problem, experiment)

@@ -300,15 +300,11 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     assert page.locator("[aria-label='Remove webcam 1.png']").count() == 1
 
 
-def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, capsys):
-    assert main(["app", "--port", "70000"]) == 2
-    assert "port must be from 0 to 65535" in capsys.readouterr().err
+def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, command):
+    assert "port must be from 0 to 65535" in command("app --port 70000", code=2)[1]
+    assert command("app", tmp_path, code=2)[1].startswith("arml: error: ")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert main(["app"]) == 2
-    assert "pip install 'arml[app]'" in capsys.readouterr().err
-    monkeypatch.undo()
-    assert main(["app", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert "pip install 'arml[app]'" in command("app", code=2)[1]
 
 
 def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch):

@@ -11,7 +11,6 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.cli import main
 from arml.core import registry as plugins
 from arml.core.registry import announce, as_options
 from arml.experiment.options import TASKS, Experiment, from_json, metric_of, to_json
@@ -19,8 +18,8 @@ from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"
 SMALL = (
-    *("--steps", "4", "--interval", "2", "--batch", "2", "--chunk", "2", "--validate-every", "4"),
-    *("--checkpoint-every", "4", "--validation-tasks", "4", "--inner-steps", "1", "--width", "4"),
+    "--steps 4 --interval 2 --batch 2 --chunk 2 --validate-every 4 --checkpoint-every 4 "
+    "--validation-tasks 4 --inner-steps 1"
 )
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 INSIDE = """
@@ -38,52 +37,45 @@ arml.register("method", "rescale", known.options_class, inside=inside)
 
 
 def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_lacks(
-    tmp_path, alone, capsys
+    tmp_path, alone, command
 ):
-    run = tmp_path / "run"
-    assert main(["train", "waves/rescale", "--run", str(run), *SMALL, f"--plugin={OWN}"]) == 0
+    run, page = tmp_path / "run", tmp_path / "report.html"
+    train = f"train waves/rescale --run {run} {SMALL} --width 4"
+    command(train, f"--plugin={OWN}")
     alone()
     config = json.loads((run / "config.json").read_text())["experiment"]
-    assert [config[part]["kind"] for part in ("algorithm", "tasks", "network")] == [
-        *("rescale", "waves", "residual")
-    ]
+    kinds = [config[part]["kind"] for part in ("algorithm", "tasks", "network")]
+    assert kinds == ["rescale", "waves", "residual"]
     assert config["plugins"]["tasks"] == config["plugins"]["network"]
     assert config["plugins"]["algorithm"]["name"] == "own.py"
     assert len(config["plugins"]["algorithm"]["version"]) == 12
 
-    capsys.readouterr()
-    assert main(["evaluate", str(run), "--tasks", "4"]) == 2
+    _, said = command("evaluate", run, "--tasks 4", code=2)
+    assert "its algorithm 'rescale' must come from the plug-in own.py: give --plugin own.py" in said
     assert as_options() == []
-    said = capsys.readouterr().err
-    error = said.splitlines()[-1]  # its progress may stand before it
-    assert (
-        "its algorithm 'rescale' must come from the plug-in own.py: give --plugin own.py" in error
-    )
     with pytest.raises(RunError, match=r"come from the plug-in own\.py"):
         arml.load(run)
 
     announce(OWN)
     assert as_options() == ["--plugin", os.path.relpath(OWN)]  # in the commands that are printed
     # In front of the command, in its middle and at its end.
-    own = ["--plugin", str(OWN)]
-    assert main([*own, "evaluate", str(run), "--tasks", "4"]) == 0
-    assert main(["report", *own, str(run), "--out", str(tmp_path / "report.html")]) == 0
-    assert main(["export", str(run), "--out", str(tmp_path / "learner"), *own]) == 0
-    assert "rescale" in (tmp_path / "report.html").read_text()
-    capsys.readouterr()
-    assert main(["explain", str(run), "--out", str(tmp_path / "explained"), *own]) == 2
-    assert "waves/rescale has nothing inside to show" in capsys.readouterr().err
+    own = f"--plugin {OWN}"
+    command(own, "evaluate", run, "--tasks 4")
+    command("report", own, run, "--out", page)
+    command("export", run, "--out", tmp_path / "learner", own)
+    assert "rescale" in page.read_text()
+    _, said = command("explain", run, "--out", tmp_path / "explained", own, code=2)
+    assert "waves/rescale has nothing inside to show" in said
     # With a function that looks inside, it has figures, in the folder and in the report.
-    look = tmp_path / "look.py"
-    look.write_text(INSIDE)
-    own += ["--plugin", str(look)]
-    assert main(["explain", str(run), "--out", str(run / "explain"), "--tasks", "8", *own]) == 0
+    (tmp_path / "look.py").write_text(INSIDE)
+    own += f" --plugin {tmp_path}/look.py"
+    command(f"explain {run} --out {run}/explain --tasks 8", own)
     found = json.loads((run / "explain" / "explain.json").read_text())
     assert (found["kind"], len(found["scales"]["slow"])) == ("own", 4)
-    assert main(["report", *own, str(run), "--out", str(tmp_path / "report.html")]) == 0
-    assert "meta-knowledge" not in (tmp_path / "report.html").read_text()
+    command("report", own, run, "--out", page)
+    assert "meta-knowledge" not in page.read_text()
     # The same command again finds the run complete, and a sweep compares errors.
-    assert main(["train", "waves/rescale", "--run", str(run), *SMALL, *own]) == 0
+    command(train, own)
     assert metric_of(arml.Run(run).experiment.tasks) == "mse"
     # Another version of the file is told.
     stated = json.loads((run / "config.json").read_text())["experiment"]
@@ -93,40 +85,34 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
 
 
 @pytest.mark.usefixtures("alone")
-def test_lists_and_recipes_have_what_a_plugin_brings(capsys):
-    own = ["--plugin", str(OWN)]
-    assert main(["list", *own]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^ waves +", said, re.MULTILINE)
-    assert re.search(r"^ rescale +", said, re.MULTILINE)
-    assert re.search(r"^Networks \(--network NAME\): mlp, conv4, .*residual$", said, re.MULTILINE)
-    assert main(["list", "waves", *own]) == 0
-    said = capsys.readouterr().out
+def test_lists_and_recipes_have_what_a_plugin_brings(command):
+    own = f"--plugin {OWN}"
+    said, _ = command("list", own)
+    for line in ("^ waves +", "^ rescale +", r"^Networks \(--network NAME\): mlp, .*residual$"):
+        assert re.search(line, said, re.MULTILINE)
+    said, _ = command("list waves", own)
     assert {"waves/rescale", "waves/maml"} <= {*said.split()}
     assert "waves/protonet" not in said  # it compares classes
     assert f"--run runs/waves/maml --plugin {os.path.relpath(OWN)}" in said
-    assert main(["list", "rescale", *own]) == 0
-    assert {"regression2d/rescale", "starter/rescale"} <= {*capsys.readouterr().out.split()}
+    said, _ = command("list rescale", own)
+    assert {"regression2d/rescale", "starter/rescale"} <= {*said.split()}
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_network_is_chosen_by_name(tmp_path, capsys):
-    folder = tmp_path / "run"
-    command = ["train", "regression2d/maml", "--run", str(folder), *SMALL, "--plugin", str(OWN)]
-    assert main([*command, "--network", "residual"]) == 0
-    config = json.loads((folder / "config.json").read_text())["experiment"]
+def test_a_network_is_chosen_by_name(tmp_path, command):
+    words = f"train regression2d/maml --run {tmp_path} {SMALL} --width 4 --plugin {OWN} --network"
+    command(words, "residual")
+    config = json.loads((tmp_path / "config.json").read_text())["experiment"]
     assert config["network"] == {"kind": "residual", "width": 4}
     assert {*config["plugins"]} == {"network"}
-    capsys.readouterr()
-    assert main([*command, "--network", "residul"]) == 2
-    assert "unknown network 'residul'; did you mean 'residual'?" in capsys.readouterr().err
+    _, said = command(words, "residul", code=2)
+    assert "unknown network 'residul'; did you mean 'residual'?" in said
 
 
-def test_what_is_no_plugin_is_refused(tmp_path, capsys):
-    assert main(["list", "--plugin"]) == 2
-    assert "no file after --plugin" in capsys.readouterr().err
-    assert main(["list", "--plugin", str(tmp_path / "none.py")]) == 2
-    assert "none.py, found none: check the path" in capsys.readouterr().err
+def test_what_is_no_plugin_is_refused(tmp_path, command):
+    assert "no file after --plugin" in command("list --plugin", code=2)[1]
+    _, said = command("list --plugin", tmp_path / "none.py", code=2)
+    assert "none.py, found none: check the path" in said
 
 
 BROKEN = """
@@ -145,17 +131,16 @@ arml.register("tasks", "broken", Broken, usual=PROBLEM)
 
 
 @pytest.mark.usefixtures("alone")
-def test_an_error_in_a_plugin_names_its_line(tmp_path, monkeypatch, capsys):
+def test_an_error_in_a_plugin_names_its_line(tmp_path, monkeypatch, command):
     monkeypatch.setattr(sys, "path", [*sys.path])
     problem = "import arml\nPROBLEM = arml.Problem('regression', (1,), 1, 2, 2)\n"
     (tmp_path / "beside_the_plugin.py").write_text(problem)
     (tmp_path / "broken.py").write_text(BROKEN)
-    words = ["train", "broken/maml", "--run", str(tmp_path / "run"), *SMALL[:-2]]
-    assert main([*words, "--plugin", str(tmp_path / "broken.py")]) == 1
-    said = capsys.readouterr().err
+    words = f"train broken/maml --run {tmp_path}/run {SMALL} --plugin {tmp_path}/broken.py"
+    _, said = command(words, code=1)
     assert "broken.py, line 10: AttributeError: 'Broken' object has no attribute 'noth" in said
-    assert main([*words, "--plugin", str(tmp_path / "broken.py"), "--inner-stps", "1"]) == 2
-    assert "Unrecognized options: --inner-stps" in capsys.readouterr().err
+    _, said = command(words, "--inner-stps 1", code=2)
+    assert "Unrecognized options: --inner-stps" in said
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,9 @@ def place(tmp_path_factory, optax_promotes):
     return place
 
 
-def evaluated(capsys, *arguments):
-    capsys.readouterr()
-    assert main(["evaluate", *map(str, arguments), "--tasks", "40", "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture
+def evaluated(command):
+    return lambda *words: json.loads(command("evaluate", *words, "--tasks 40 --json")[0])
 
 
 def test_seeds_are_found_in_order_of_their_numbers(tmp_path):
@@ -43,89 +42,73 @@ def test_seeds_are_found_in_order_of_their_numbers(tmp_path):
     assert seeds_in(tmp_path / "none") == []
 
 
-def test_a_folder_of_seeds_has_a_mean_and_a_spread(place, capsys):
-    found = evaluated(capsys, place / "maml")
+def test_a_folder_of_seeds_has_a_mean_and_a_spread(place, evaluated, command):
+    found = evaluated(place / "maml")
     means = [one["score"]["mean"] for one in found["runs"]]
     assert [one["seed"] for one in found["runs"]] == [0, 1, 2]
     assert found["mean"] == pytest.approx(np.mean(means))
     assert found["spread"] == pytest.approx(np.std(means, ddof=1))
     kept = [read_scores(place / "maml" / f"seed-{i}" / "scores.npz").mean for i in range(3)]
     assert means == pytest.approx(kept)
-    assert main(["evaluate", str(place / "maml"), "--tasks", "40"]) == 0
-    assert "SD over seeds" in capsys.readouterr().out
+    assert "SD over seeds" in command("evaluate", place / "maml", "--tasks 40")[0]
 
 
-def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, capsys):
+def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, evaluated, command):
     shutil.copytree(place / "maml", tmp_path / "copy")
-    found = evaluated(capsys, place / "maml", "--against", tmp_path / "copy")["against"]
+    found = evaluated(place / "maml", "--against", tmp_path / "copy")["against"]
     gap = found["difference"]
     assert (gap["mean"], gap["p"], gap["runs"]) == (0, None, [3, 3])
-    found = evaluated(capsys, place / "anil", "--against", place / "maml")
+    found = evaluated(place / "anil", "--against", place / "maml")
     other, gap = found["against"], found["against"]["difference"]
     assert gap["mean"] == pytest.approx(found["mean"] - other["mean"])
     assert gap["p"] is None  # two runs of ANIL are an indication
     weighted = sum(part["n"] * part["mean"] for part in gap["families"].values())
     assert weighted / gap["n"] == pytest.approx(gap["mean"])
-    one = place / "anil" / "seed-0"
-    assert main(["evaluate", str(one), "--against", str(place / "maml"), "--tasks", "40"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    words = (
-        "over 40 tasks, of 1 and 3 training runs; an indication: a p-value needs 5 training runs"
-    )
-    assert words in said
-    assert main(["evaluate", str(one), "--against", str(place / "maml" / "seed-0")]) == 0
-    words = words.replace("1 and 3", "1 and 1").replace("40", "1,000")
-    assert words in " ".join(capsys.readouterr().out.split())
+    for other, more, words in (
+        ("maml", "--tasks 40", "over 40 tasks, of 1 and 3 training runs; an indication: a p-value"),
+        ("maml/seed-0", "", "over 1,000 tasks, of 1 and 1 training runs; an indication: a p-value"),
+    ):
+        said, _ = command("evaluate", place / "anil" / "seed-0", "--against", place / other, more)
+        assert f"{words} needs 5 training runs" in " ".join(said.split())
 
 
-def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(place, tmp_path, capsys):
+def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(
+    place, tmp_path, evaluated, command
+):
     sides = [shutil.copytree(place / name, tmp_path / name) for name in ("maml", "anil")]
     for kept in tmp_path.rglob("result.json"):
         kept.unlink()
-    evaluated(capsys, sides[0], "--against", sides[1])
+    evaluated(sides[0], "--against", sides[1])
     assert len(list(tmp_path.rglob("result.json"))) == 5
     page = tmp_path / "report.html"
-    assert main(["report", *map(str, sides), "--out", str(page)]) == 0
+    command("report", *sides, "--out", page)
     assert all(f"{n} seeds" in page.read_text() for n in (3, 2))
 
 
-def test_runs_that_are_no_seeds_of_one_experiment_are_refused_before_the_scoring(
-    place, tmp_path, capsys
+def test_what_is_no_folder_of_seeds_of_one_experiment_is_refused_before_the_work(
+    place, tmp_path, command
 ):
     anil, maml = place / "anil", place / "maml"
-
-    def refused(*words):
-        assert main(["evaluate", *map(str, words)]) == 2
-        error = capsys.readouterr().err
-        assert "scored" not in error
-        return " ".join(error.split())
-
     for name, source in (("other", anil), ("again", maml)):
         shutil.copytree(maml / "seed-0", tmp_path / name / "seed-0")
         shutil.copytree(source / "seed-0", tmp_path / name / "seed-1")
-    assert "has other options than" in refused(tmp_path / "other")
-    assert "have one seed: move one of them away" in refused(tmp_path / "again")
-    (tmp_path / "short").mkdir()
     started = shutil.copytree(maml / "seed-1", tmp_path / "short" / "seed-1")
     config = json.loads((started / "config.json").read_text())
     config["experiment"]["steps"] = 20
     (started / "config.json").write_text(json.dumps(config))
-    assert "seed-1 is at step 10 of 20: train it to the end" in refused(tmp_path / "short")
-    assert "twice: name another folder" in refused(maml, "--against", maml)
-    assert "expected a run folder" in refused(place)
-
-
-def test_a_folder_has_a_run_or_seeds_or_a_sweep(place, tmp_path, capsys):
-    def refused(*words):
-        assert main(list(map(str, words))) == 2
-        return " ".join(capsys.readouterr().err.split())
-
-    run = shutil.copytree(place / "maml" / "seed-0", tmp_path / "run")
-    said = refused("train", "regression2d/maml", "--run", run, "--seeds", 2)
-    assert f"{run} is a run, and no folder for several seeds" in said
-    said = refused("tune", "regression2d/maml", "--run", place / "maml", "--trials", 2)
-    assert f"expected a folder for a sweep, got {place / 'maml'} with runs" in said
-    assert "there are runs in it: name one, such as" in refused("evaluate", place)
+    run = maml / "seed-0"
+    for words, says in (
+        (f"evaluate {tmp_path}/other", "has other options than"),
+        (f"evaluate {tmp_path}/again", "have one seed: move one of them away"),
+        (f"evaluate {tmp_path}/short", "seed-1 is at step 10 of 20: train it to the end"),
+        (f"evaluate {maml} --against {maml}", "twice: name another folder"),
+        (f"evaluate {place}", "there are runs in it: name one, such as"),
+        (f"train regression2d/maml --run {run} --seeds 2", f"{run} is a run, and no folder for"),
+        (f"tune regression2d/maml --run {maml} --trials 2", f"a sweep, got {maml} with runs"),
+    ):
+        _, error = command(words, code=2)
+        assert says in error
+        assert "scored" not in error
 
 
 def test_runs_are_compared_only_on_the_same_tasks():

@@ -37,13 +37,23 @@ def test_a_shared_learner_whose_checksum_is_right(tmp_path, record_property, cas
 
 
 @pytest.mark.parametrize("cases", CASES)
-def test_a_shared_learner_with_a_bit_that_is_another(tmp_path, record_property, cases):
-    folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
-    shutil.copytree(SHIPPED / "regression2d", folder)
+def test_a_predictor_with_a_bit_that_is_another_or_a_file_cut_short(
+    tmp_path, record_property, cases
+):
+    """A predictor has the files of a learner, and its examples."""
+    folder, rng, counts = tmp_path / "kept", np.random.default_rng(cases), Counter()
+    arml.load("regression2d").adapt(np.eye(2), [1.0, 2.0]).save(folder)
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for path, whole in flips(files, cases, rng):
         same = path.suffix == ".json" and _same_json(path, whole)
-        tried(lambda: arml.load(folder), counts if not same else Counter())
+        tried(lambda: arml.load_predictor(folder), counts if not same else Counter())
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-5])
+        tried(lambda: arml.load_predictor(folder), counts)
+        path.unlink()
+        tried(lambda: arml.load_predictor(folder), counts)
+        path.write_bytes(whole)
     record_property("counts", f"{cases} flipped bits: {dict(counts)}")
     assert not counts["accepted"]
 

@@ -25,26 +25,14 @@ ROOT = Path(__file__).parents[2]
 RUN = ROOT / "tests/fixtures/run"
 
 
-def run_folder(tmp_path):
-    for name in ("config.json", "metrics.jsonl", "result.json"):
-        shutil.copy(RUN / name, tmp_path)
-    return tmp_path
-
-
 def result(tmp_path):
-    folder = run_folder(tmp_path)
-
-    def read():
-        run = read_run(folder)
-        terminal(table_of(make_rows([run.result])))
-
-    return folder / "result.json", read
+    run = shutil.copytree(RUN, tmp_path / "run")
+    return run / "result.json", lambda: terminal(table_of(make_rows([read_run(run).result])))
 
 
 def configuration(tmp_path):
-    folder = run_folder(tmp_path)
-    where = "config.json"
-    return folder / where, lambda: from_json(read_config(folder).get("experiment"), where)
+    path = Path(shutil.copy(RUN / "config.json", tmp_path))
+    return path, lambda: from_json(read_config(tmp_path).get("experiment"), path.name)
 
 
 def store(tmp_path):
@@ -89,10 +77,8 @@ def split(tmp_path):
     (tmp_path / "split.json").write_text(json.dumps(content))
 
     def read():
-        found = read_split(tmp_path / "split.json")
-        assert all(
-            isinstance(n, str) for p in found.values() for names in p.values() for n in names
-        )
+        for found in read_split(tmp_path / "split.json").values():
+            assert all(isinstance(name, str) for names in found.values() for name in names)
 
     return tmp_path / "split.json", read
 
@@ -110,32 +96,21 @@ def annotations(tmp_path):
     }
     path = tmp_path / "train.json"
     path.write_text(json.dumps(content))
-
-    def read():
-        pictures = {f"images/{i}.JPG": tmp_path for i in range(4)}
-        classes_of("fungi", Files(pictures, {"train.json": path.read_bytes()}))
-
-    return path, read
+    pictures = {f"images/{i}.JPG": tmp_path for i in range(4)}
+    return path, lambda: classes_of("fungi", Files(pictures, {"train.json": path.read_bytes()}))
 
 
 MORE = '\n{"step": 2, "loss": 0.25}\n'
 """A line after the altered one, because a last one that is damaged is left out as torn."""
-KINDS = {
-    "result": result,
-    "configuration": configuration,
-    "store": store,
-    "features": features,
-    "split": split,
-    "metrics": metrics,
-    "annotations": annotations,
-}
+KINDS = (result, configuration, store, features, split, metrics, annotations)
 """Each makes a file, and gives its path, and what reads it."""
 
 
 @pytest.mark.parametrize("cases", [CASES[0], 15])
 def test_json_that_means_something_else(tmp_path, record_property, cases):
     rng, counts, failed = np.random.default_rng(cases), Counter(), []
-    for kind, make in KINDS.items():
+    for make in KINDS:
+        kind = make.__name__
         (tmp_path / kind).mkdir()
         path, read = make(tmp_path / kind)
         whole = path.read_text()

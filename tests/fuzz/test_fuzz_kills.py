@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import Counter
 
 import jax
 import numpy as np
@@ -17,8 +16,7 @@ from arml.experiment.running import Run
 # The package is imported once; each process is then a copy of that one.
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["arml.cli.train"])
-STEPS, PIECES, KILLS = 60, 10, 10
-"""100 kills in ten tests, which several workers can share."""
+STEPS, KILLS = 60, 10
 OPTIONS = (
     f"train regression2d/maml --steps {STEPS} --interval 1 --checkpoint-every 2 "
     "--validate-every 10 --validation-tasks 5 --batch 2 --hidden 4 --inner-steps 1 --chunk 5"
@@ -68,34 +66,27 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", range(PIECES))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_run_that_is_killed_at_random_moments_ends_as_one_that_is_not(
-    tmp_path, record_property, undisturbed, piece
+    tmp_path, record_property, undisturbed, seed
 ):
     metrics, state, span = undisturbed
-    rng, counts = np.random.default_rng(piece), Counter()
-    number = 0
-    # The last run goes on until it ends, so that each kill has an end that is compared.
-    while counts["kills"] < KILLS or counts["identical ends"] <= number:
-        folder = tmp_path / f"run-{number}"
-        process, before = started(folder), reached(folder)
-        if counts["kills"] < KILLS:
+    rng, kills, runs = np.random.default_rng(seed), 0, 0
+    while kills < KILLS:
+        folder, ended = tmp_path / f"run-{runs}", False
+        while not ended:
+            process, before, early = started(folder), reached(folder), rng.random() < 0.2
             # One in five anywhere, also while it compiles; the others while it trains and saves.
-            if rng.random() < 0.8:
-                while reached(folder) == before and process.is_alive():
-                    time.sleep(0.002)
-            process.join(rng.uniform(0, span / 2))
-        else:
-            process.join()
-        if process.is_alive():
+            while not early and reached(folder) == before and process.is_alive():
+                time.sleep(0.002)
+            process.join(rng.uniform(0, span / 2) if kills < KILLS else None)
+            ended = not process.is_alive()
             process.kill()
             process.join()
-            counts["kills"] += 1
-            continue
+            kills += not ended
         assert process.exitcode == 0, folder.with_suffix(".txt").read_text()
         same_metrics, same_state = ends(folder)
         assert same_metrics == metrics
         same(same_state, state)
-        counts["identical ends"] += 1
-        number += counts["kills"] < KILLS
-    record_property("counts", f"kills at random moments: {dict(counts)}")
+        runs += 1
+    record_property("counts", f"{kills} kills at random moments, {runs} identical ends")

@@ -35,15 +35,16 @@ def test_a_fitted_learner_predicts_saves_and_is_opened(fitted, tmp_path):
     predictor = arml.adapt(fitted, X, Y)
     predictor.save(tmp_path / "kept")
     arml.load(fitted).save(tmp_path / "learner")
-    again = [
+    for other in (
         arml.load_predictor(tmp_path / "kept"),
         pickle.loads(pickle.dumps(predictor)),
         arml.adapt(tmp_path / "learner", X, Y),
         arml.adapt(arml.load(fitted), X, Y),
-    ]
-    for other in again:
+    ):
         np.testing.assert_array_equal(other.predict(X), predictor.predict(X))
-    assert predictor.add([[2.5]], [0.0]).reliability().targets.shape == (7, 1)
+    added = arml.adapt(fitted, X[:4], Y[:4]).add(X[4:], Y[4:])
+    np.testing.assert_allclose(added.predict(X), predictor.predict(X), rtol=1e-5)
+    assert added.reliability().targets.shape == (6, 1)
 
 
 def test_a_run_a_folder_and_a_built_learner_are_learners(tmp_path):

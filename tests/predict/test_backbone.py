@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 import arml
 from arml.app.server import served
-from arml.cli import main
 from arml.datasets.decode import cropped
 from arml.datasets.features import IMAGENET
 from arml.predict.head import fit_head
@@ -55,17 +54,14 @@ def place(tmp_path_factory) -> Path:
     return place
 
 
-def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys, monkeypatch):
+def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, command, monkeypatch):
     monkeypatch.chdir(place)
-    assert main(["adapt", "eye.onnx", "--support", "own", "--query", "more", "--save", "kept"]) == 0
-    said = capsys.readouterr()
-    assert "eye.onnx: pictures of 32 px; output 'vectors' [n, 32]" in said.err
-    assert "cross-validated accuracy" in said.err
-    assert said.out.startswith("file,label,probability,novelty\n")
-    assert main(["predict", "kept", "more"]) == 2
-    assert "give it with --model" in capsys.readouterr().err
-    assert main(["predict", "kept", "more", "--model", "eye.onnx"]) == 0
-    assert "more/a/0.png,a," in capsys.readouterr().out
+    answers, said = command("adapt eye.onnx --support own --query more --save kept")
+    assert "eye.onnx: pictures of 32 px; output 'vectors' [n, 32]" in said
+    assert "cross-validated accuracy" in said
+    assert answers.startswith("file,label,probability,novelty\n")
+    assert "give it with --model" in command("predict kept more", code=2)[1]
+    assert "more/a/0.png,a," in command("predict kept more --model eye.onnx")[0]
 
     # The head, from onnxruntime's own vectors.
     session = onnxruntime.InferenceSession("eye.onnx")
@@ -80,7 +76,7 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, capsys
     np.testing.assert_allclose(predictor.predict_proba(read), chances, atol=2e-3)
 
     # The exported file has the model inside: it reads pictures of any size.
-    assert main(["export", "kept", "--onnx", "whole.onnx", "--model", "eye.onnx"]) == 0
+    command("export kept --onnx whole.onnx --model eye.onnx")
     whole = onnxruntime.InferenceSession("whole.onnx")
     got, novelty = whole.run(["probabilities", "novelty"], {"pictures": np.stack(read)})
     np.testing.assert_allclose(got, predictor.predict_proba(read), atol=5e-3)

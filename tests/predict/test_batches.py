@@ -15,7 +15,6 @@ import pyarrow.parquet as parquet
 import pytest
 
 import arml
-from arml.cli import main
 from arml.experiment.workers import cluster
 from arml.predict import batches
 from arml.predict.batches import BatchPredictor, PartWriter, parts_of
@@ -139,24 +138,22 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray
-def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, monkeypatch, capsys):
+def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, monkeypatch, command):
     saved, files, chances = photos
     monkeypatch.setattr(batches, "PART", 4)
     out = tmp_path / "answers"
-    command = ["predict", str(saved), str(files[0].parents[1]), "--on", ray, "--out", str(out)]
-    assert main(command) == 0
-    assert "9 new answers" in capsys.readouterr().err
+    words = f"predict {saved} {files[0].parents[1]} --on ray --out {out}"
+    assert "9 new answers" in command(words)[1]
     parts = sorted(out.glob("*.parquet"))
     right(dataset.dataset(parts).to_table().to_pandas(), chances)
     times = [part.stat().st_mtime_ns for part in parts]
     parts[1].unlink()
-    assert main(command) == 0
-    assert "4 new answers" in capsys.readouterr().err
+    assert "4 new answers" in command(words)[1]
     again = [part.stat().st_mtime_ns for part in parts]
     assert [a == b for a, b in zip(times, again, strict=True)] == [True, False, True]
     right(dataset.dataset(parts).to_table().to_pandas(), chances)
-    assert main([*command[:2], str(files[0]), *command[3:]]) == 2
-    assert "holds the answers of another predictor, level or source" in capsys.readouterr().err
+    _, said = command(f"predict {saved} {files[0]} --on ray --out {out}", code=2)
+    assert "holds the answers of another predictor, level or source" in said
 
 
 @pytest.mark.slow
@@ -171,14 +168,11 @@ def test_ray_data_maps_batches_as_the_docstring_has_it(ray, photos):
     right(names["found"].to_pandas().sort_values("path"), chances)
 
 
-def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, capsys):
+def test_what_cannot_be_predicted_on_a_cluster_is_refused(photos, tmp_path, command):
     saved, files, _ = photos
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for source, words, said in (
-        (empty, ["--out", str(tmp_path / "out")], "pictures or Parquet files at"),
-        (files[0], [], "--on takes one source and --out FOLDER"),
-        (files[0], ["--out", str(tmp_path / "out"), "--none"], "--none is for"),
+    for words, said in (
+        (f"{tmp_path} --out {tmp_path}/out", "pictures or Parquet files at"),
+        (f"{files[0]}", "--on takes one source and --out FOLDER"),
+        (f"{files[0]} --out {tmp_path}/out --none", "--none is for"),
     ):
-        assert main(["predict", str(saved), str(source), "--on", "ray", *words]) == 2
-        assert said in capsys.readouterr().err
+        assert said in command(f"predict {saved} {words} --on ray", code=2)[1]

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import arml
 from untrained import untrained
 
 
@@ -62,12 +61,3 @@ def test_examples_and_classes_are_added():
         first.add(x[:1], [7])
     with pytest.raises(ValueError, match="expected 1 labels"):
         first.add(x[:1], ["ash", "elm"])
-
-
-def test_points_are_added_to_a_function():
-    few = arml.load("regression2d")
-    points = np.random.default_rng(0).uniform(0, 5, (10, 2))
-    whole = few.adapt(points, points[:, 0])
-    added = few.adapt(points[:6], points[:6, 0]).add(points[6:], points[6:, 0])
-    np.testing.assert_allclose(added.predict(points), whole.predict(points), rtol=1e-5)
-    assert added.predict(points).shape == (10,)

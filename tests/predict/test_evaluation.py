@@ -65,87 +65,67 @@ def place(tmp_path_factory):
     return place
 
 
-def test_a_predictor_is_evaluated(place, capsys):
-    kept, more = str(place / "kept"), str(place / "more")
-    assert main(["evaluate", kept]) == 2
-    assert "no labelled queries for the predictor: name a folder" in capsys.readouterr().err
-
-    assert main(["evaluate", kept, "--query", str(place / "own")]) == 0
-    warned = " ".join(capsys.readouterr().err.split())
+def test_a_predictor_is_evaluated(place, command):
+    kept, more = place / "kept", place / "more"
+    _, said = command("evaluate", kept, code=2)
+    assert "no labelled queries for the predictor: name a folder" in said
+    _, warned = command("evaluate", kept, "--query", place / "own")
     assert "warning: 6 of 6 queries equal examples that the predictor learned from" in warned
-    out = place / "found.json"
-    assert main(["evaluate", kept, "--query", more, "--out", str(out)]) == 0
-    said, warned = capsys.readouterr()
+    said, warned = command("evaluate", kept, "--query", more, "--out", place / "found.json")
     assert "warning" not in warned
     assert "predicted instead as" in said
-    found = json.loads(out.read_text())
+    found = json.loads((place / "found.json").read_text())
     predictor = arml.load_predictor(kept)
     right = 0
-    for file in sorted((place / "more").rglob("*.png")):
+    for file in sorted(more.rglob("*.png")):
         picture = cv2.imread(str(file))[None, :, :, ::-1]
         right += predictor.predict(picture)[0] == file.parent.name
-    assert found["accuracy"] == right / 9
-    assert found["n"] == 9
+    assert (found["n"], found["accuracy"]) == (9, right / 9)
     assert np.array(found["confusion"])[0].sum() == 4  # blue, with the one of red
     assert len(found["mistakes"]) == 9 - right == 9 - np.trace(found["confusion"])
     assert f"accuracy {right / 9:.0%} ({right} of 9" in said
-
-    given = ["adapt", "starter", "--support", str(place / "own"), "--save", str(place / "two")]
-    assert main(given) == 0  # with the check, and of the same weights
-    warned = " ".join(capsys.readouterr().err.split())
-    assert "predicting with a weighted mean: the learner" in warned
+    # With the check, and of the same weights.
+    _, said = command("adapt starter --support", place / "own", "--save", place / "two")
+    assert "predicting with a weighted mean: the learner" in said
     assert arml.load_predictor(place / "two").weights == predictor.weights
     predictor.using("edges").save(kept)
-    assert main(["evaluate", kept, "--query", more, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["by"] == "edges"
+    assert json.loads(command("evaluate", kept, "--query", more, "--json")[0])["by"] == "edges"
 
 
-def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, capsys):
+def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_path, command):
     trees = {"oak": (25, "rough"), "birch": (12, "smooth")}
-    rows = [f"{trees[k][0] + i % 3},{trees[k][1]},{k}" for i in range(4) for k in trees]
-    (tmp_path / "trees.csv").write_text("\n".join(["height;bark;tree", *rows]).replace(",", ";"))
-    kept, table = str(tmp_path / "kept"), str(tmp_path / "trees.csv")
-    assert main(["adapt", "tables", "--support", table, "--target", "tree", "--save", kept]) == 0
-    assert main(["evaluate", kept, "--query", table, "--json"]) == 0
-    said, warned = capsys.readouterr()
+    rows = [f"{trees[k][0] + i % 3};{trees[k][1]};{k}" for i in range(4) for k in trees]
+    kept, table = tmp_path / "kept", tmp_path / "trees.csv"
+    table.write_text("\n".join(["height;bark;tree", *rows]))
+    command("adapt tables --support", table, "--target tree --save", kept)
+    said, warned = command("evaluate", kept, "--query", table, "--json")
     assert "warning: 8 of 8 queries equal examples" in warned
     found = json.loads(said)
-    predictor = arml.load_predictor(kept)
-    guesses = predictor.predict({"height": ["25"], "bark": ["rough"]})
+    guesses = arml.load_predictor(kept).predict({"height": ["25"], "bark": ["rough"]})
     assert guesses.tolist() == ["oak"]
     assert (found["n"], found["accuracy"]) == (8, 1)
-    for given, said in (
-        (["--tasks", "10"], "--tasks is for runs"),
-        (["--split", "validation"], "--split is for runs: leave it out"),
-        (["--query", str(tmp_path / "none")], "nothing at"),
-        (["--query", str(tmp_path)], "is no table, and kept reads tables"),
-        (["--query", table, "--target", "bark"], "no column 'bark', which the examples have"),
-        (["--query", table, "--target", "leaf"], "no column 'leaf'"),
+    for words, said in (
+        (f"{kept} --tasks 10", "--tasks is for runs"),
+        (f"{kept} --split validation", "--split is for runs: leave it out"),
+        (f"{kept} --query {tmp_path}/none", "nothing at"),
+        (f"{kept} --query {tmp_path}", "is no table, and kept reads tables"),
+        (f"{kept} --query {table} --target bark", "no column 'bark', which the examples have"),
+        (f"{kept} --query {table} --target leaf", "no column 'leaf'"),
+        ("starter", "starter is a learner, and no run or predictor: `arml adapt starter --supp"),
+        (f"{tmp_path} --query {table}", "--query is for predictors: leave it out"),
     ):
-        assert main(["evaluate", kept, *given]) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert error.count("\n") == 1
-    assert main(["evaluate", "starter"]) == 2
-    said = capsys.readouterr().err
-    assert "starter is a learner, and no run or predictor: `arml adapt starter --support" in said
-    assert main(["evaluate", str(tmp_path), "--query", table]) == 2
-    assert "--query is for predictors: leave it out" in capsys.readouterr().err
+        assert said in command("evaluate", words, code=2)[1]
 
 
-def test_a_table_of_numbers_has_an_error(tmp_path, capsys):
-    rows = ["x1,x2,height", *(f"{i},{i % 3},{i + 1}" for i in range(5))]
-    (tmp_path / "points.csv").write_text("\n".join(rows))
-    kept = str(tmp_path / "kept")
-    given = ["--support", str(tmp_path / "points.csv"), "--target", "height", "--save", kept]
-    assert main(["adapt", "regression2d", *given]) == 0
-    assert main(["evaluate", kept, "--query", str(tmp_path / "points.csv"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_a_table_of_numbers_has_an_error(tmp_path, command):
+    kept, table = tmp_path / "kept", tmp_path / "points.csv"
+    table.write_text("\n".join(["x1,x2,height", *(f"{i},{i % 3},{i + 1}" for i in range(5))]))
+    command("adapt regression2d --support", table, "--target height --save", kept)
+    found = json.loads(command("evaluate", kept, "--query", table, "--json")[0])
     predictor = arml.load_predictor(kept)
     expected = np.mean((predictor.predict(predictor.x) - predictor.y[:, 0]) ** 2)
     assert found["mse"] == pytest.approx(expected, rel=1e-5)
     assert found["variance"] == 2
-    assert main(["evaluate", kept, "--query", str(tmp_path / "points.csv")]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(command("evaluate", kept, "--query", table)[0].split())
     assert f"root mean squared error {expected**0.5:.4g}, in the unit of the target, on 5" in said
     assert f"it would be {2**0.5:.4g}" in said

@@ -13,13 +13,7 @@ from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.predict.base import softmax
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
-from arml.predict.models import (
-    PRIOR,
-    class_weights,
-    fitted,
-    models_of,
-    process,
-)
+from arml.predict.models import PRIOR, class_weights, fitted, models_of, process
 from untrained import untrained
 
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
@@ -142,14 +136,6 @@ def test_a_check_predicts_by_predictors_of_the_others():
     np.testing.assert_allclose(found.probabilities, total / 3, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="use predict_proba"):
         few.adapt(x, y).interval(x)
-
-
-def test_one_picture_with_two_labels_is_at_chance():
-    few = untrained("protonet", *PICTURES.features)
-    x = np.repeat(np.random.default_rng(0).uniform(size=(1, 16, 16, 3)), 6, axis=0)
-    found = few.adapt(x, list("ababab")).using("ensemble").reliability()
-    assert {found.accuracy, *found.others.values()} == {0.5}
-    assert found.conflicts == ((0, 1, 2, 3, 4, 5),)
 
 
 def test_a_query_of_no_class_is_told():

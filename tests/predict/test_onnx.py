@@ -16,26 +16,14 @@ from arml.algorithms import ALGORITHMS
 from arml.cli import main
 from arml.datasets.decode import cropped, resize
 from arml.datasets.starter import load_starter
-from arml.experiment.options import Experiment
-from arml.experiment.recipes import build
-from arml.nn.networks import MLPOptions
 from arml.predict.onnx import ANY_PICTURES, resized, write
+from untrained import untrained
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _some_parts_promote():
     with jax.numpy_dtype_promotion("standard"):
         yield
-
-
-def untrained(algorithm: str, features: int, kind: str, ways: int) -> arml.FewShotLearner:
-    """A small learner with its initial weights."""
-    problem = arml.Problem(kind, (features,), ways, 5, 5)
-    options = ALGORITHMS[algorithm].options(problem)
-    if hasattr(options, "inner_steps"):
-        options = replace(options, inner_steps=2)
-    experiment = Experiment("own", options, network=MLPOptions((8,), "he"))
-    return arml.FewShotLearner(build(experiment, problem), problem, experiment, temperature=1.7)
 
 
 def answers(file: Path, **inputs: np.ndarray) -> list[np.ndarray]:
@@ -102,7 +90,7 @@ VECTORS = arml.Problem("classification", (4,), 3, 2, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", sorted(n for n, m in ALGORITHMS.items() if m.suits(VECTORS)))
 def test_every_method_has_a_file(algorithm, tmp_path):
-    few = untrained(algorithm, 4, "classification", 3)
+    few = replace(untrained(algorithm, 4), temperature=1.7)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(7, 4)).astype(np.float32), list("aabbccc")
     predictor = few.adapt(x, y)
@@ -114,7 +102,7 @@ def test_every_method_has_a_file(algorithm, tmp_path):
 
 @pytest.mark.parametrize("algorithm", ["arml", pytest.param("versa", marks=pytest.mark.slow)])
 def test_functions_have_files(algorithm, tmp_path):
-    few = untrained(algorithm, 2, "regression", 1)
+    few = untrained(algorithm, 2, kind="regression")
     rng = np.random.default_rng(0)
     query = rng.normal(size=(5, 2)).astype(np.float32)
     alone = few.adapt(rng.uniform(0, 5, (6, 2)), rng.normal(size=6))

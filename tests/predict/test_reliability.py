@@ -12,6 +12,7 @@ from arml.predict.reliability import (
     classification_reliability,
     regression_reliability,
 )
+from untrained import untrained
 
 KINDS = np.array(["ash", "elm", "oak"])
 
@@ -39,10 +40,12 @@ def constant(*chances):
     return lambda _, test: {"model": np.tile(chances, (len(test), 1))}
 
 
-def test_one_input_with_two_labels_is_at_chance_and_named():
-    x, y = np.ones((6, 2)), np.tile([0, 1], 3)
-    found = classification_reliability(refitting(x, y, None, 2), y, KINDS[:2], equal_inputs(x))
-    assert found.accuracy == found.balanced == 0.5
+def test_one_picture_with_two_labels_is_at_chance_and_named():
+    x = np.repeat(np.random.default_rng(0).uniform(size=(1, 16, 16, 3)), 6, axis=0)
+    found = (
+        untrained("protonet", 16, 16, 3).adapt(x, list("ababab")).using("ensemble").reliability()
+    )
+    assert {found.accuracy, found.balanced, *found.others.values()} == {0.5}
     assert (found.copies, found.conflicts) == ((), ((0, 1, 2, 3, 4, 5),))
     said = found.lines("123456")
     assert "do not trust it" in said[1]
