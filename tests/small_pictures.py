@@ -6,6 +6,24 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+COLOURS = ((220, 30, 30), (30, 30, 220), (30, 220, 30))
+"""Red, blue and green."""
+
+
+def blob(colour: Sequence[int], seed: int = 0) -> np.ndarray:
+    """A picture of one colour with some noise."""
+    noise = np.random.default_rng(seed).normal(0, 12, (40, 60, 3))
+    return np.clip(np.asarray(colour) + noise, 0, 255).astype(np.uint8)
+
+
+def coloured(folder: Path, *names: str, n: int, seed: int = 0) -> Path:
+    """Classes of `n` pictures, the first red, the second blue, the third green."""
+    for name, colour in zip(names, COLOURS, strict=False):
+        (folder / name).mkdir(parents=True)
+        for i in range(n):
+            assert cv2.imwrite(str(folder / name / f"{i}.png"), blob(colour, seed + i)[..., ::-1])
+    return folder
+
 
 def pictures(
     folder: Path, seed: int, classes: int = 6, *, counts: Sequence[int] = (), size: int = 16

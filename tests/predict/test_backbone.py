@@ -16,6 +16,7 @@ from arml.datasets.decode import cropped
 from arml.datasets.features import IMAGENET
 from arml.predict.head import fit_head
 from arml.predict.onnx import Graph
+from small_pictures import coloured
 
 SIZE, WIDTH = 32, 32
 
@@ -39,17 +40,10 @@ def network(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """Noisy pictures of three colours, and the model."""
+    """Pictures of three colours, and the model."""
     place = tmp_path_factory.mktemp("backbone")
-    rng = np.random.default_rng(0)
-    for part, n in (("own", 2), ("more", 4)):
-        for name, colour in {"a": (200, 30, 30), "b": (30, 200, 30), "c": (30, 30, 200)}.items():
-            folder = place / part / name
-            folder.mkdir(parents=True)
-            for i in range(n):
-                shade = np.multiply(colour, rng.uniform(0.4, 1))
-                pixels = np.clip(rng.normal(shade, 30, (48, 40, 3)), 0, 255).astype(np.uint8)
-                cv2.imwrite(str(folder / f"{i}.png"), pixels)
+    coloured(place / "own", "a", "b", "c", n=2)
+    coloured(place / "more", "a", "b", "c", n=4, seed=9)
     network(place / "eye.onnx")
     return place
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -21,6 +20,7 @@ import arml
 from arml.datasets.starter import load_starter
 from arml.predict.predictor import Predictor
 from arml.results.files import RunError
+from small_pictures import COLOURS, blob, coloured
 from untrained import untrained
 
 
@@ -166,10 +166,8 @@ def test_in_a_pipeline_a_search_a_cross_validation_and_another_process():
 
 
 def test_pictures_need_no_learner_to_be_named():
-    rng = np.random.default_rng(0)
     y = ["red", "blue"] * 4
-    colours = np.array([(220, 30, 30), (30, 30, 220)] * 4)[:, None, None]
-    photographs = np.clip(colours + rng.normal(0, 12, (8, 40, 60, 3)), 0, 255).astype(np.uint8)
+    photographs = np.stack([blob(colour, i) for i, colour in enumerate(COLOURS[:2] * 4)])
     model = arml.FewShotClassifier().fit(photographs, y)
     assert "FewShotClassifier()" in repr(model)
     assert model.predictor_.learner.inputs == "pictures"
@@ -230,13 +228,8 @@ def test_it_predicts_by_the_named_model_and_refuses_what_does_not_fit(tmp_path):
 
 def test_files_are_learned_by_every_learner_of_pictures(tmp_path):
     """Searched, cloned, copied, pickled, saved: from files, as in the command."""
-    rng, files, labels = np.random.default_rng(0), [], []
-    for label, tone in (("dark", 40), ("light", 200)):
-        for i in range(4):
-            pixels = rng.integers(tone - 30, tone + 30, (40, 40, 3)).astype(np.uint8)
-            files.append(tmp_path / f"{label}-{i}.png")
-            Image.fromarray(pixels).save(files[-1])
-            labels.append(label)
+    files = sorted(coloured(tmp_path / "own", "red", "blue", n=4).rglob("*.png"))
+    labels = [file.parent.name for file in files]
     search = GridSearchCV(arml.FewShotClassifier(), {"learner": ["photos", "starter"]}, cv=2)
     assert search.fit(files, labels).cv_results_["mean_test_score"].min() > 0.7
     photos = arml.load("photos")

@@ -2,7 +2,6 @@
 
 import json
 
-import cv2
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
@@ -11,9 +10,9 @@ import arml
 from arml.cli import main
 from arml.predict.inputs import places_of
 from arml.predict.reliability import Evaluation
+from small_pictures import coloured
 
 KINDS = np.array(["ash", "elm", "oak"])
-COLOURS = {"red": (0, 0, 255), "green": (0, 255, 0), "blue": (255, 0, 0)}
 
 
 def test_marks_agree_with_scikit_learn():
@@ -48,20 +47,14 @@ def test_labels_are_classes_of_any_type():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Plain pictures of three colours, and a predictor that `arml adapt` saved."""
+    """Pictures of three colours, and a predictor that `arml adapt` saved."""
     place = tmp_path_factory.mktemp("marks")
-    rng = np.random.default_rng(0)
-    for part, n in (("own", 2), ("more", 3)):
-        for name, colour in COLOURS.items():
-            folder = place / part / name
-            folder.mkdir(parents=True)
-            for i in range(n):
-                pixels = np.full((32, 32, 3), colour) * rng.uniform(0.7, 1)
-                cv2.imwrite(str(folder / f"{i}.png"), pixels.astype(np.uint8))
+    coloured(place / "own", "red", "blue", "green", n=2)
+    coloured(place / "more", "red", "blue", "green", n=3, seed=9)
     # One of them lies in the wrong folder.
     (place / "more" / "red" / "0.png").rename(place / "more" / "blue" / "red.png")
-    said = ["adapt", "starter", "--support", str(place / "own"), "--save", str(place / "kept")]
-    assert main([*said, "--no-reliability"]) == 0
+    adapt = f"adapt starter --support {place}/own --save {place}/kept --no-reliability"
+    assert main(adapt.split()) == 0
     return place
 
 
@@ -75,11 +68,9 @@ def test_a_predictor_is_evaluated(place, command):
     assert "warning" not in warned
     assert "predicted instead as" in said
     found = json.loads((place / "found.json").read_text())
-    predictor = arml.load_predictor(kept)
-    right = 0
-    for file in sorted(more.rglob("*.png")):
-        picture = cv2.imread(str(file))[None, :, :, ::-1]
-        right += predictor.predict(picture)[0] == file.parent.name
+    predictor, files = arml.load_predictor(kept), sorted(more.rglob("*.png"))
+    labels = [file.parent.name for file in files]
+    right = np.sum(predictor.predict(files) == labels)
     assert (found["n"], found["accuracy"]) == (9, right / 9)
     assert np.array(found["confusion"])[0].sum() == 4  # blue, with the one of red
     assert len(found["mistakes"]) == 9 - right == 9 - np.trace(found["confusion"])

@@ -29,19 +29,13 @@ from arml.predict.head import (
 from arml.predict.photos import PhotoLearner, load_photo_predictor
 from arml.predict.starter import starter_if_better
 from arml.results.files import RunError
+from small_pictures import COLOURS, blob, coloured
 
 
 def vectors(rng, n=12, d=20, ways=3):
     y = np.arange(n) % ways
     centres = 2 * rng.random((ways, d))
     return (centres[y] + rng.random((n, d))).astype(np.float32), y
-
-
-def blob(colour, seed=0, size=(40, 60)):
-    """A picture of one colour with some noise."""
-    rng = np.random.default_rng(seed)
-    noise = rng.normal(0, 12, (*size, 3))
-    return np.clip(np.asarray(colour) + noise, 0, 255).astype(np.uint8)
 
 
 def encoded(pixels, kind="PNG", **options):
@@ -62,7 +56,7 @@ def learner():
 
 @pytest.fixture
 def predictor(learner):
-    pictures = [blob(c, i) for i, c in enumerate([(220, 30, 30), (30, 30, 220)] * 3)]
+    pictures = [blob(colour, i) for i, colour in enumerate(COLOURS[:2] * 3)]
     return learner.adapt(pictures, ["red", "blue"] * 3)
 
 
@@ -225,12 +219,8 @@ def place(tmp_path, monkeypatch):
     """Four pictures of each of two colours to learn from, and four others."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
-    for part, first in (("own", 0), ("photos", 9)):
-        for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
-            (tmp_path / part / name).mkdir(parents=True)
-            for i in range(4):
-                file = tmp_path / part / name / f"{i}.png"
-                file.write_bytes(encoded(blob(colour, first + i)))
+    for part, seed in (("own", 0), ("photos", 9)):
+        coloured(tmp_path / part, "red", "blue", n=4, seed=seed)
     return tmp_path
 
 
@@ -262,9 +252,20 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, command)
     )
     found = json.loads(command("evaluate kept --query own --json")[0])
     assert (found["n"], found["accuracy"]) == (8, 1)
-    _, said = command("predict kept photos --strict", code=2)
-    assert "photos/bad.png: expected an image" in said
-    assert "is not empty" in command("predict kept photos --sort-into sorted", code=2)[1]
+    shutil.copytree("own/blue", "one/blue")
+    for file in shutil.copytree(place / "own", place / "broken").glob("red/*"):
+        file.write_bytes(b"no picture")
+    for words, refused in (
+        ("predict kept photos --strict", "photos/bad.png: expected an image"),
+        ("predict kept photos --sort-into sorted", "is not empty"),
+        ("adapt --support own --save new --strict", "own/red/bad.png: expected an image"),
+        ("adapt --support one --save new", "expected 2 or more classes, got 1 class"),
+        ("adapt --support broken --save new", "no picture of red can be read"),
+        ("adapt --support own --query photos --strict", "bad.png: expected an image"),
+    ):
+        _, said = command(words, code=2)
+        assert refused in said
+        assert "learned from" not in said
 
 
 def test_the_command_line_needs_no_learner_and_no_jax(place, command):
@@ -299,7 +300,7 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, command):
 
 def test_the_patch_that_matters_is_the_coloured_one(place, command):
     rng = np.random.default_rng(0)
-    for name, colour in (("red", (220, 30, 30)), ("blue", (30, 30, 220))):
+    for name, colour in zip(("red", "blue"), COLOURS, strict=False):
         for i in range(4):
             pixels = 128 + rng.integers(-20, 20, (64, 64, 3))
             pixels[34:46, 18:30] = colour

@@ -223,30 +223,6 @@ def test_tables_on_the_command_line(functions, tmp_path, command):
         assert says in command(words, code=2)[1]
 
 
-def test_bad_pictures_on_the_command_line(images, own, tmp_path, command):
-    """One class, pictures that cannot be read."""
-    out, one, broken = tmp_path / "answers.csv", tmp_path / "one", tmp_path / "broken"
-    shutil.copytree(own / "class0", one / "class0")
-    shutil.copytree(own, broken)
-    (broken / "class0" / "broken.png").write_bytes(b"no picture")
-    adapt = f"adapt {images[0]} --out {out} --query {own} --support"
-    assert "expected 2 or more classes, got 1 class" in command(adapt, one, code=2)[1]
-    assert "broken.png: expected an image" in command(adapt, broken, "--strict", code=2)[1]
-    assert not out.exists()
-    _, said = command(adapt, broken, "--no-reliability")  # learned from the others
-    assert "left out 1 of 9 pictures, which cannot be read:" in said
-    assert "learned from 8 examples" in said
-    out.unlink()
-    asked = f"adapt {images[0]} --support {own} --query {broken}"
-    _, said = command(asked, "--strict", code=2)
-    assert "broken.png" in said
-    assert "learned from" not in said
-    assert "broken.png" in command(asked)[1]  # the others are answered
-    for file in (broken / "class0").iterdir():
-        file.write_bytes(b"no picture")
-    assert "no picture of class0 can be read" in command(adapt, broken, code=2)[1]
-
-
 @pytest.mark.parametrize(("n", "ways"), [(20, 2), (300, 5)])
 def test_right_answers_alone_do_not_make_the_next_one_certain(n, ways):
     """By the rule of succession, for two classes: (n + 1) / (n + 2)."""
