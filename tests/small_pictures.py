@@ -17,11 +17,13 @@ def blob(colour: Sequence[int], seed: int = 0) -> np.ndarray:
 
 
 def coloured(folder: Path, *names: str, n: int, seed: int = 0) -> Path:
-    """Classes of `n` pictures, the first red, the second blue, the third green."""
+    """Classes of `n` pictures in shades, the first of red, the second blue, the third green."""
+    rng = np.random.default_rng(seed)
     for name, colour in zip(names, COLOURS, strict=False):
         (folder / name).mkdir(parents=True)
         for i in range(n):
-            assert cv2.imwrite(str(folder / name / f"{i}.png"), blob(colour, seed + i)[..., ::-1])
+            picture = blob(np.multiply(colour, rng.uniform(0.5, 1)), seed + i)
+            assert cv2.imwrite(str(folder / name / f"{i}.png"), picture[..., ::-1])
     return folder
 
 

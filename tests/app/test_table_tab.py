@@ -67,13 +67,12 @@ def test_the_target_is_the_column_whose_last_cells_are_empty():
         assert tables.columns({"csv": table}, LIMITS)["target"] == "b"
 
 
-@pytest.mark.parametrize("code", ["utf-16", "cp1252"])
-def test_a_file_is_read_as_the_command_reads_it(code):
-    data = base64.b64encode("größe;b\n1,5;x\n;y\n".encode(code)).decode()
+def test_a_file_is_read_as_the_command_reads_it():
+    data = base64.b64encode("größe;b\n1,5;x\n;y\n".encode("cp1252")).decode()
     found = tables.read_table({"name": "t.csv", "data": data})
     assert found["csv"] == "größe,b\n1.5,x\n,y\n"
     assert (found["header"], found["rows"]) == (["größe", "b"], [["1.5", "x"], ["", "y"]])
-    assert found["remark"].startswith("t.csv: read as Windows-1252") == (code == "cp1252")
+    assert found["remark"].startswith("t.csv: read as Windows-1252")
 
 
 def test_refusals_are_one_line(learners):

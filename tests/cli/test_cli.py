@@ -14,7 +14,6 @@ import arml
 from arml.__main__ import write_everything
 from arml.cli import main
 from arml.experiment.recipes import note_pace, recipe
-from arml.results.files import read_json
 from arml.results.folder import read_result
 from arml.tasks.functions import FLOORS
 from small_pictures import pictures
@@ -112,16 +111,6 @@ def test_public_names_exist():
         assert getattr(arml, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = arml.nothing
-
-
-def test_training_leaves_config_and_metrics(maml):
-    config = read_json(maml / "config.json")
-    assert config["recipe"] == "regression2d/maml"
-    assert config["experiment"]["network"] == {"kind": "mlp", "hidden": [8], "init": "authors"}
-    assert config["experiment"]["algorithm"]["inner_steps"] == 1
-    lines = [json.loads(line) for line in (maml / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [10, 10, 20, 20]
-    assert all("loss" in line or "validation" in line for line in lines)
 
 
 def test_training_a_finished_run_again_changes_nothing(maml, tmp_path, command):

@@ -8,12 +8,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 from rich.console import Console
 
-import arml.cli as cli
 from arml.cli import console, main
 from arml.cli.console import Display, Stop
 from arml.cli.train import Training, time_in_words
@@ -23,29 +21,41 @@ from arml.results.files import read_metrics
 TINY = "--steps 20 --interval 10 --checkpoint-every 10 --validate-every 10 --validation-tasks 10"
 TINY += " --batch 4 --network.hidden 8 --inner-steps 1 --chunk 10"
 BUSY = """
-import hashlib, sys
+import hashlib
 from arml.cli.console import Stop
-stop = Stop("stopping soon")
-with stop.listening():
+with Stop("stopping soon").listening():
     print("ready", flush=True)
     # Minutes within one call of C, as compilation is: no handler of Python's runs.
     hashlib.pbkdf2_hmac("sha256", b"", b"", 300_000_000)
 """
+# A mistake, so that nothing is trained where the machine is quicker than this.
+IMPORTING = """
+import sys
+sys.argv[1:] = ["train", "regression2d/maml", "--run", ""]
+from arml.__main__ import program
+print("ready", flush=True)
+sys.exit(program())
+"""
+
+
+def ready(program):
+    """A process that has printed that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
 
 def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program():
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
+    process = ready(BUSY)
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == "\n"
-    assert process.stderr.readline() == (
-        "arml: stopping soon; press Ctrl-C again to stop at once\n"
-    )
+    said = "arml: stopping soon; press Ctrl-C again to stop at once\n"
+    assert process.stderr.readline() == said
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[1] == "\narml: stopped\n"
@@ -54,36 +64,13 @@ def test_ctrl_c_is_answered_within_a_call_of_c_and_the_second_ends_the_program()
 
 @pytest.mark.parametrize("seconds", [pytest.param(0.02, marks=pytest.mark.slow), 0.3])
 def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
-    # A mistake, so that nothing is trained where the machine is quicker than this.
-    program = """
-import sys
-sys.argv[1:] = ["train", "regression2d/maml", "--run", ""]
-from arml.__main__ import program
-print("ready", flush=True)
-sys.exit(program())
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
+    process = ready(IMPORTING)
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1].replace("arml: loading ...\n", "").strip()
     assert (process.returncode, said) == (130, "arml: interrupted") or (
         process.returncode == 2 and said.startswith("arml: error: expected a folder")
     )
-
-
-def test_a_command_that_loads_slowly_says_so(monkeypatch, capfd):
-    def slowly(module):
-        time.sleep(1.5)
-        return import_module(module)
-
-    monkeypatch.setattr(cli, "import_module", slowly)
-    assert main(["train", "regression2d/maml", "--run", ""]) == 2
-    said = capfd.readouterr().err.splitlines()
-    assert said[0] == "arml: loading ..."
-    assert len(said) == 2
 
 
 def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):

@@ -88,11 +88,9 @@ def test_weights_are_where_the_slope_is_the_same_in_each_direction():
 
 def test_which_models_there_are():
     assert models_of(PICTURES) == ("learner", "logistic", "edges", "ensemble")
-    assert models_of(VECTORS) == ("learner", "logistic", "ensemble")
     numbers = arml.Problem("regression", (7,), 1, 2, 2)
     assert models_of(numbers, 300) == ("learner", "process", "ensemble")
     assert models_of(numbers, 301) == ("learner",)
-    assert models_of(arml.Problem("regression", (8, 8, 3), 1, 2, 2)) == ("learner",)
     few = untrained("protonet", *PICTURES.features)
     predictor = few.adapt(np.zeros((2, 16, 16, 3)), ["a", "b"])
     with pytest.raises(ValueError, match="choose learner or logistic or edges or ensemble"):
