@@ -10,7 +10,6 @@ from importlib import import_module
 
 import pytest
 
-import arml
 from arml.__main__ import write_everything
 from arml.cli import main
 from arml.experiment.recipes import note_pace, recipe
@@ -104,13 +103,6 @@ def test_lists_as_json_and_with_the_pace_on_this_machine(tmp_path, monkeypatch, 
     said, _ = command("list starter")
     assert re.search(r"starter/maml .* 83 min ", said)
     assert said.count(" min ") == 1
-
-
-def test_public_names_exist():
-    for name in arml.__all__:
-        assert getattr(arml, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = arml.nothing
 
 
 def test_training_a_finished_run_again_changes_nothing(maml, tmp_path, command):
