@@ -249,7 +249,6 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
     photos = f"adapt photos --support few --query few {read}"
     for command, says in (
         (f"{points} other.csv", "x1, x3 are not those of the support table, x1, x2"),
-        (f"{points} nowhere.csv", "nothing at nowhere.csv"),
         ("adapt regression2d --support none --save p", "nothing at none"),
         ("adapt starter --support points.csv", "is a table, and starter reads pictures"),
         ("adapt tables --support empty.csv --target class", "is empty: add a header"),
