@@ -240,6 +240,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
+    (tmp_path / "empty").mkdir()
     pictures(tmp_path / "few", 0, classes=2)
     read = "few/class0/0.png"
     for name in ("a", "b"):
@@ -264,6 +265,8 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --out taken/file", "would replace a file that is no CSV file"),
         (f"{photos} --out {read}", "is a file that the command reads"),
         ("predict few", "no queries after the predictor"),
+        (f"predict starter {read}", "none of your classes, and no predictor: `arml ad"),
+        ("adapt photos --support few --query empty", "expected images"),
         ("report --out page.html", "expected one or more run folders"),
     ):
         said = refused(capsys, *command.split())

@@ -226,7 +226,7 @@ def place(tmp_path, monkeypatch):
 
 def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, command):
     """One bad file among the examples and the queries, in a folder and in a zip."""
-    for bad in ("photos/bad.png", "own/red/bad.png"):
+    for bad in ("photos/bad.png", "own/red/bad.png", "photos/IMG.PSD", "photos/.DS_Store"):
         Path(bad).write_bytes(b"")
     shutil.make_archive("photos", "zip", "photos")
     _, said = command("adapt --support own")
@@ -246,7 +246,10 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, command)
     assert "an empty file" in page
     assert page.count("<img") >= 8
     shutil.make_archive("kept", "zip", "kept")
-    answers, _ = command("predict kept.zip photos.zip --sort-into again")
+    answers, said = command("predict kept.zip photos.zip --sort-into again")
+    assert "photos.zip: blue/0.png,blue," in answers
+    assert "left out one file whose name" in said
+    assert "IMG.PSD" in said.replace(" ", "")
     assert sorted(row.split(",")[1:] for row in answers.splitlines()) == sorted(
         row.split(",")[1:] for row in rows
     )

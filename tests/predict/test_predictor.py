@@ -154,33 +154,6 @@ def test_bad_examples_are_refused(images, functions, own):
         predictor.predict_proba(np.zeros((3, 2)))
 
 
-def test_pictures_on_the_command_line(images, own, tmp_path, command):
-    answers, kept, some = (tmp_path / name for name in ("answers.csv", "kept", "some"))
-    adapt = f"adapt {images[1]} --support {own} --query"
-    command(adapt, own, "--out", answers, "--save", kept)
-    rows = list(csv.reader(answers.read_text().splitlines()))
-    assert rows[0] == ["file", "label", "probability"]
-    assert len(rows) == 9
-    assert {row[1] for row in rows[1:]} <= {"class0", "class1"}
-    one = sorted(own.rglob("*.png"))[0]
-    (some / "empty").mkdir(parents=True)
-    shutil.copy(one, some / "one.png")
-    for name in ("IMG.PSD", ".DS_Store"):
-        (some / name).write_bytes(b"")
-    archive = Path(shutil.make_archive(str(tmp_path / "more"), "zip", some))
-    said, left_out = command("predict", kept, some, archive)
-    found = list(csv.reader(said.splitlines()))
-    assert [row[0] for row in found[1:]] == [str(some / "one.png"), f"{archive}: one.png"]
-    assert [row[1:] for row in found[1:]] == [rows[1][1:]] * 2
-    assert "left out 2 files" in left_out
-    assert "IMG.PSD" in left_out.replace(" ", "")
-    for words, refused in (
-        (f"{adapt} {some}/empty", "expected images"),
-        (f"predict {images[1]} {one}", "none of your classes, and no predictor: `arml ad"),
-    ):
-        assert refused in command(words, code=2)[1]
-
-
 def test_tables_on_the_command_line(functions, tmp_path, command):
     support, query, kept = (tmp_path / name for name in ("support.csv", "query.csv", "kept"))
     support.write_text("a,height,b\n1,3,2\n2,1,0.5\n0,2,1\n")
