@@ -56,6 +56,11 @@ def experiment(name: str = "regression2d/maml", **changes: Any) -> Experiment:
     return replace(recipe(name), **{**every, **few, **changes})
 
 
+def one_line(said: str) -> str:
+    """A pattern for `pytest.raises`: a message of one line in which this is found."""
+    return rf"\A.*(?:{said}).*\Z"
+
+
 def normal(seed: int, *shape: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
 

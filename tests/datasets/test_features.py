@@ -289,11 +289,11 @@ def test_test_tasks_are_those_of_the_pictures(pictures, features, tmp_path):
         np.testing.assert_array_equal(seen.query.y, read.query.y)
 
 
-def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, tmp_path, capsys):
+def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, tmp_path, command):
     run = tmp_path / "run"
-    given = ["train", "features/frozen-protonet", "--data", str(features), "--run", str(run)]
-    assert main([*given, "--ways", "2", "--queries", "2"]) == 0
-    assert main(["evaluate", str(run), "--tasks", "20"]) == 0
+    given = "train features/frozen-protonet --ways 2 --queries 2 --data", features, "--run", run
+    command(*given)
+    command("evaluate", run, "--tasks 20")
     result = read_result(run / "result.json")
     assert (result["steps"], result["parameters"]) == (0, 0)
     assert result["recipe"] == "features/frozen-protonet (colour.onnx)"
@@ -307,11 +307,8 @@ def test_the_nearest_mean_from_pictures_to_an_answer(pictures, features, tiny, t
         for i in range(2):
             (two / name / f"{i}.png").symlink_to(pictures[0] / name / f"{i}.png")
     learner = tmp_path / "learner"
-    assert main(["export", str(run), "--out", str(learner), "--tasks", "8"]) == 0
-    capsys.readouterr()
-    asked = ["adapt", str(learner), "--support", str(two), "--query", str(pictures[0] / "class1")]
-    assert main([*asked, "--model", str(tiny)]) == 0
-    rows = list(csv.reader(capsys.readouterr().out.splitlines()))
+    command("export", run, "--out", learner, "--tasks 8")
+    asked = "adapt", learner, "--support", two, "--query", pictures[0] / "class1"
+    rows = list(csv.reader(command(*asked, "--model", tiny)[0].splitlines()))
     assert [row[1] for row in rows] == ["label", *["class1"] * 5]
-    assert main(asked) == 2
-    assert "give it with --model" in capsys.readouterr().err
+    assert "give it with --model" in command(*asked, code=2)[1]

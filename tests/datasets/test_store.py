@@ -149,10 +149,9 @@ def test_archives_of_other_content_leave_nothing_behind(tmp_path, capsys, make, 
     assert not place("texture").exists()
 
 
-def test_a_wrong_checksum(tmp_path, capsys):
+def test_a_wrong_checksum(tmp_path, command):
     path = tar(tmp_path / "mine.tar.gz", archives.dtd())
-    assert main(["data", "prepare", "texture", "--from", str(path)]) == 2
-    said = capsys.readouterr().err
+    _, said = command("data prepare texture --from", path, code=2)
     assert "expected dtd-r1.0.1.tar.gz as published, with MD5 fff73e5086ae" in said
     assert not place("texture").exists()
 
@@ -266,13 +265,10 @@ def test_the_room_on_the_device(monkeypatch):
 # --- the command
 
 
-def test_the_command_lists_the_data_sets(made, capsys):
-    assert main(["data"]) == 0
-    assert "prepare  Make a data set" in capsys.readouterr().out
-    assert main(["data", "list"]) == 0
-    said = capsys.readouterr().out
+def test_the_command_lists_the_data_sets(made, command):
+    assert "prepare  Make a data set" in command("data")[0]
+    said, _ = command("data list")
     assert re.search(r"texture +0\.12 GB +yes +fetched", said)
     assert re.search(r"plain-multi +0\.78 GB +no +your own", said)
     for words, near in (("prepar texture", "prepare"), ("prepare textures", "texture")):
-        assert main(["data", *words.split()]) == 2
-        assert f"did you mean '{near}'?" in capsys.readouterr().err
+        assert f"did you mean '{near}'?" in command("data", words, code=2)[1]

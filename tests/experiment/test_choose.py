@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from arml.cli import main
 from arml.datasets.splits import part_sizes
 from arml.experiment.choose import SHORT, choose, paced
 from arml.experiment.recipes import recipe
@@ -85,22 +84,14 @@ def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
         choose([str(tmp_path / "none")])
 
 
-def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
+def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, command):
     monkeypatch.setenv("ARML_CACHE", str(tmp_path / "cache"))
     data = pictures(tmp_path / "birds", 0, classes=7)
-    given = ["train", "--data", str(data), "--run", str(tmp_path / "run")]
-    assert main([*given, "--minutes", "soon"]) == 2
-    assert "--minutes" in capsys.readouterr().err
-    assert main([*given, "--shots", "0"]) == 2
-    assert "shots must be at least 1" in capsys.readouterr().err
     features = tmp_path / "features"
-    assert main(["features", str(data), "--out", str(features)]) == 0  # by the model that ships
-    given[2] = str(features)
-    small = ["--batch", "1", "--validation-tasks", "1", "--steps", "1", "--interval", "1",
-             "--checkpoint-every", "1", "--validate-every", "1"]  # fmt: skip
-    capsys.readouterr()
-    assert main([*given, *small]) == 0
-    said = capsys.readouterr().out
+    command("features", data, "--out", features)  # by the model that ships
+    small = f"""train --data {features} --run {tmp_path / "run"} --batch 1 --validation-tasks 1
+    --interval 1 --checkpoint-every 1 --validate-every 1"""
+    said, _ = command(small, "--steps 1")
     assert "ways 2, shots 1, queries 3: the smallest class, birds/class0, has 4 vectors" in said
     assert "vectors 28" in said
     config = read_run(tmp_path / "run").config
@@ -109,28 +100,25 @@ def test_own_data_is_trained_on_without_a_recipe(tmp_path, monkeypatch, capsys):
     assert config["experiment"]["tasks"]["ways"] == 2
     assert "ImageNet" in config["inputs"]["saw"]
     # A run keeps the steps that it began with.
-    del small[4:6]
-    assert main([*given, *small, "--minutes", "9"]) == 0
-    assert "already trained for 1 steps" in capsys.readouterr().out
+    assert "already trained for 1 steps" in command(small, "--minutes 9")[0]
 
 
-def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, capsys):
+def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, command):
     data, run = pictures(tmp_path / "birds", 0, counts=[8] * 7), tmp_path / "run"
     (tmp_path / "full" / "photos").mkdir(parents=True)
-    given = ["train", "--data", str(data), "--run"]
     for words, said in (
-        ([str(run), "--minuts", "1"], "Unrecognized options: --minuts"),
-        ([str(run), "--steps", "0"], "steps must be at least 1, got 0"),
-        ([str(run), "--steps", "-5"], "steps must be at least 1, got -5"),
-        ([str(run), "--ways", "5"], "expected at least 5 validation classes for 5-way tasks"),
-        ([str(run), "--steps", "7", "--minutes", "9"], "--minutes and --steps exclude each other"),
-        ([str(run), "--batch", "0"], "batch must be at least 1, got 0"),
-        ([str(run), "--shots", "8"], "expected at least 9 pictures of each class"),
-        ([str(tmp_path / "full")], "which holds other folders, such as photos"),
-        ([str(data / "class0" / "0.png")], "expected a folder for the run, got the file"),
+        (f"{run} --minuts 1", "Unrecognized options: --minuts"),
+        (f"{run} --minutes soon", "--minutes"),
+        (f"{run} --steps -5", "steps must be at least 1, got -5"),
+        (f"{run} --ways 5", "expected at least 5 validation classes for 5-way tasks"),
+        (f"{run} --steps 7 --minutes 9", "--minutes and --steps exclude each other"),
+        (f"{run} --batch 0", "batch must be at least 1, got 0"),
+        (f"{run} --shots 0", "shots must be at least 1"),
+        (f"{run} --shots 8", "expected at least 9 pictures of each class"),
+        (tmp_path / "full", "which holds other folders, such as photos"),
+        (data / "class0" / "0.png", "expected a folder for the run, got the file"),
     ):
-        assert main([*given, *words]) == 2
-        assert said in capsys.readouterr().err
+        assert said in command("train --data", data, "--run", words, code=2)[1]
     assert not run.exists()
 
 

@@ -10,7 +10,6 @@ from jax import lax
 
 import arml
 import arml.nn
-from arml.cli import main
 from arml.core.episodes import Problem
 from arml.experiment.contract import SETUPS, check_convolutions_stay_fast, make
 from arml.nn.networks import conv2d
@@ -82,11 +81,10 @@ arml.register("method", "broken", broken, descends=False)
 """
 
 
-def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, capsys):
+def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, command):
     file = tmp_path / "faulty_of_a_test.py"
     file.write_text(FAULTY)
-    assert main(["check", str(file)]) == 1
-    said = capsys.readouterr().out
+    said, _ = command("check", file, code=1)
     late = [line for line in said.splitlines() if line.startswith("method late on regression")]
     failed = [line.split(": ")[2] for line in late if "FAILED" in line]
     assert failed == [
@@ -100,12 +98,11 @@ def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, ca
     assert re.search(r"on vectors: \d+ checks? passed, \d+ more failed for a reason above", said)
 
 
-def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, capsys):
+def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, command):
     empty = tmp_path / "empty.py"
     empty.write_text("")
-    for what, said in ((str(empty), "registers nothing"), ("mamml", "no method, network or tasks")):
-        assert main(["check", what]) == 2
-        assert said in capsys.readouterr().err
+    for what, said in ((empty, "registers nothing"), ("mamml", "no method, network or tasks")):
+        assert said in command("check", what, code=2)[1]
     with pytest.raises(ValueError, match="a method, a network or tasks"):
         list(arml.check("outer", "adam"))
 

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 import arml
-from arml.cli import main
 from arml.core import registry as plugins
 from arml.experiment.contract import Blobs, same
 from arml.experiment.options import CALLBACKS, metric_of
@@ -52,15 +51,12 @@ def test_a_schedule_that_more_steps_change_needs_a_word(outer, said, tmp_path):
     assert arml.run(made, tmp_path, steps=40, extend=True) == 40
 
 
-def test_the_command_goes_on_where_more_steps_are_given(tmp_path, capsys):
+def test_the_command_goes_on_where_more_steps_are_given(tmp_path, command):
     arml.run(MADE, tmp_path / "run")
-    words = ["train", "regression2d/maml", "--run", str(tmp_path / "run"), "--shots", "4"]
-    words += ["--queries", "4", "--hidden", "4", "--interval", "5", "--validate-every", "5"]
-    words += ["--checkpoint-every", "20", "--validation-tasks", "8", "--batch", "2"]
-    assert main(words) == 2
-    assert "holds another run: steps 20 -> 70000" in capsys.readouterr().err
-    assert main([*words, "--steps", "25"]) == 0
-    assert "going on from 20 to 25 steps" in capsys.readouterr().out
+    words = f"""train regression2d/maml --run {tmp_path / "run"} --shots 4 --queries 4 --hidden 4
+    --interval 5 --validate-every 5 --checkpoint-every 20 --validation-tasks 8 --batch 2"""
+    assert "holds another run: steps 20 -> 70000" in command(words, code=2)[1]
+    assert "going on from 20 to 25 steps" in command(words, "--steps 25")[0]
     assert arml.Run(tmp_path / "run").step == 25
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, write_json
 from arml.tasks.options import FoldersOptions
 from arml.training.fit import fit
+from small import one_line
 
 
 @pytest.fixture
@@ -116,10 +118,8 @@ def test_what_json_holds_is_read_back():
     ],
 )
 def test_a_configuration_that_is_none_is_one_line(change, said):
-    with pytest.raises(RunError) as caught:
+    with pytest.raises(RunError, match=one_line(re.escape(f"config.json: {said}"))):
         from_json(described(change), "config.json")
-    assert str(caught.value).startswith(f"config.json: {said}")
-    assert "\n" not in str(caught.value)
     with pytest.raises(RunError, match="expected an experiment, found none"):
         from_json([], "config.json")
 
@@ -152,9 +152,8 @@ def test_options_are_checked_wherever_they_enter(path, value, said, tmp_path):
     inside = dataclasses.replace(getattr(experiment, part) if part else experiment)
     object.__setattr__(inside, name, value)  # without the tests' own check of types
     experiment = dataclasses.replace(experiment, **{part: inside}) if part else inside
-    with pytest.raises(ValueError, match=said) as raised:
+    with pytest.raises(ValueError, match=one_line(said)):
         run(experiment, tmp_path / "run")
-    assert "\n" not in str(raised.value)
     assert not (tmp_path / "run").exists()
     if part in ("network", "outer"):
         with pytest.raises(ValueError, match=said):

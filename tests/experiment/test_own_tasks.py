@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import arml
-from arml.cli import main
 from arml.core import registry as plugins
 from arml.core.own_tasks import as_tasks, own_of
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import OwnOptions
+from small import one_line
 
 SCRIPT = Path(__file__).parent / "waves.py"
 SMALL = {"steps": 10, "interval": 5, "checkpoint_every": 5, "validate_every": 10}
@@ -61,15 +61,13 @@ if __name__ == "__main__":
     return folder, done.stdout.split(maxsplit=1)
 
 
-def test_without_the_class_the_plug_in_is_asked_for(run, capsys):
+def test_without_the_class_the_plug_in_is_asked_for(run, command):
     sys.modules.pop("waves", None)
-    assert main(["evaluate", str(run[0]), "--tasks", "4"]) == 2
-    assert "Waves of waves.py, which is not known here: give --plugin waves.py" in (
-        " ".join(capsys.readouterr().err.split())
-    )
+    _, said = command("evaluate", run[0], "--tasks 4", code=2)
+    assert "Waves of waves.py, which is not known here: give --plugin waves.py" in said
 
 
-def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
+def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, command):
     folder, (mean, identity) = run
     # The script had more lines than the file that is imported here.
     with pytest.warns(UserWarning, match=r"waves\.py is not the version that this was made with"):
@@ -81,8 +79,7 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     config["version"] = plugins.source_of(waves.Waves).version
     (folder / "config.json").write_text(json.dumps(whole))
     assert arml.Run(folder).tasks("test").identity() == identity.strip()
-    assert main(["evaluate", str(folder), "--tasks", "20", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = json.loads(command("evaluate", folder, "--tasks 20 --json")[0])
     assert result["score"]["mean"] == pytest.approx(float(mean), rel=1e-5)
     assert result["recipe"] == "Waves/maml"
     assert result["protocol"] == "4-shot, 6 queries"
@@ -90,19 +87,17 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, capsys):
     scores = arml.Run(folder).scores
     assert len(scores) == 20
     assert scores.mean == pytest.approx(float(mean), rel=1e-5)
-    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    command("report", folder, "--out", tmp_path / "page.html")
     assert "Waves/maml" in (tmp_path / "page.html").read_text(encoding="utf-8")
     # What was scored is read, not scored again: that would need the class.
-    capsys.readouterr()
     sys.modules.pop("waves")
-    shutil.copytree(folder, tmp_path / "again")
-    compared = ["evaluate", str(folder), "--against", str(tmp_path / "again"), "--json"]
-    assert main([*compared, "--tasks", "15"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    again = shutil.copytree(folder, tmp_path / "again")
+    compared = "evaluate", folder, "--against", again, "--json"
+    found = json.loads(command(*compared, "--tasks 15")[0])
     assert found["score"]["mean"] == pytest.approx(scores.first(15).mean)
     assert (found["against"]["difference"]["mean"], found["score"]["n"]) == (0, 15)
-    for more in (["--tasks", "21"], ["--steps", "1"], ["--split", "validation"]):
-        assert main([*compared, *more]) == 2
+    for more in ("--tasks 21", "--steps 1", "--split validation"):
+        command(*compared, more, code=2)
 
 
 class Held:
@@ -164,6 +159,5 @@ def test_a_configuration_imports_no_module_of_a_strangers(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("state", ["x", "5", '{"a": {"jax": [1, [2]], "dtype": "float32"}}'])
 def test_attributes_that_mean_nothing_are_refused_in_one_line(state):
-    with pytest.raises(ValueError, match="expected the attributes of tasks as JSON") as said:
+    with pytest.raises(ValueError, match=one_line("expected the attributes of tasks as JSON")):
         OwnOptions("module", "Name", state).check()
-    assert "\n" not in str(said.value)

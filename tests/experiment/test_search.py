@@ -15,7 +15,6 @@ from filelock import FileLock
 from optuna.storages._heartbeat import get_heartbeat_thread
 
 from arml.algorithms.maml import MAMLOptions
-from arml.cli import main
 from arml.cli.options import TrainingOptions, read_command
 from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
@@ -91,9 +90,9 @@ def test_the_command_of_the_best_trial_makes_its_experiment():
     assert again == chosen(asked.experiment, values)
 
 
-def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monkeypatch, capsys):
+def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monkeypatch, command):
     folder = tmp_path / "sweep"
-    command = [*COMMAND, "--trials", "2", "--run", str(folder)]
+    words = " ".join([*COMMAND, "--trials", "2", "--run", str(folder)])
     train = search.run
 
     def pressed(experiment, place, *, watch, stop):
@@ -106,12 +105,11 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(search, "run", pressed)
-        assert main(command) == 130
-    assert "stopped after 1 trials; to continue: arml tune" in capsys.readouterr().out
+        said, _ = command(words, code=130)
+    assert "stopped after 1 trials; to continue: arml tune" in said
     first = (folder / "trials" / "0000" / "metrics.jsonl").read_bytes()
     half = (folder / "trials" / "0001" / "metrics.jsonl").read_bytes()
-    assert main(command) == 0
-    said = capsys.readouterr().out
+    said, _ = command(words)
     assert (folder / "trials" / "0000" / "metrics.jsonl").read_bytes() == first
     whole = (folder / "trials" / "0001" / "metrics.jsonl").read_bytes()
     assert whole.startswith(half)
@@ -130,10 +128,9 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     assert f"--algorithm.inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
     assert "--steps" not in best["command"]
     # Nothing is left to do.
-    assert main(command) == 0
-    other = [word.replace("=0.01,0.001", "=0.01,0.002") for word in command]
-    assert main(other) == 2
-    assert "holds another sweep: search" in capsys.readouterr().err
+    command(words)
+    other = words.replace("=0.01,0.001", "=0.01,0.002")
+    assert "holds another sweep: search" in command(other, code=2)[1]
 
 
 def test_a_trial_whose_loss_is_not_finite_is_ended(tmp_path):
@@ -206,10 +203,10 @@ def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
 
 
 @pytest.mark.slow
-def test_two_commands_share_a_sweep_and_one_goes_on_when_the_other_is_killed(tmp_path, capsys):
+def test_two_commands_share_a_sweep_and_one_goes_on_when_the_other_is_killed(tmp_path, command):
     folder = tmp_path / "sweep"
-    command = [*COMMAND, "--trials", "6", "--run", str(folder)]
-    both = [subprocess.Popen([sys.executable, "-m", "arml", *command]) for _ in range(2)]
+    words = [*COMMAND, "--trials", "6", "--run", str(folder)]
+    both = [subprocess.Popen([sys.executable, "-m", "arml", *words]) for _ in range(2)]
     try:
         while len(list(folder.glob("trials/*/metrics.jsonl"))) < 2:
             assert both[0].poll() is both[1].poll() is None
@@ -219,9 +216,8 @@ def test_two_commands_share_a_sweep_and_one_goes_on_when_the_other_is_killed(tmp
     finally:
         for one in both:
             one.kill()
-    assert main(command) == 0
+    assert "finished trials, on validation tasks" in command(*words)[0]
     best = json.loads((folder / "best.json").read_text())
-    assert "finished trials, on validation tasks" in capsys.readouterr().out
     assert len(list(folder.glob("trials/*"))) == 6
     assert best["values"]
 
@@ -259,10 +255,10 @@ def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
         tune(TINY, search, tmp_path / "two", trials=4, workers=2)
 
 
-def test_bad_sweeps_are_refused(tmp_path, capsys):
-    for words in (["--trials", "0"], ["--workers", "0"]):
-        assert main([*COMMAND, "--run", str(tmp_path / "x"), *words]) == 2
-        assert "must be at least 1, got 0" in capsys.readouterr().err
+def test_bad_sweeps_are_refused(tmp_path, command):
+    for words in ("--trials 0", "--workers 0"):
+        _, said = command(*COMMAND, "--run", tmp_path / "x", words, code=2)
+        assert "must be at least 1, got 0" in said
     with pytest.raises(ValueError, match="each option once"):
         space(("algorithm.inner_rate=1..2",) * 2, TINY)
     with pytest.raises(ValueError, match="got none: give --search"):

@@ -19,6 +19,7 @@ from arml.tasks.functions import functions_2d
 from arml.tasks.options import StarterOptions
 from small_pictures import pictures
 
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 SMALL = """--ways 2 --shots 1 --queries 2 --size 16 --filters 2 --batch 1 --steps 2 --interval 1
 --checkpoint-every 2 --validate-every 2 --validation-tasks 2"""
 
@@ -44,21 +45,25 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-def grow(place, learner, out, *more):
-    given = ["--data", str(place / "cards"), "--out", str(out)]
-    return main(["grow", str(learner), *given, *(more or ("--steps", "2", "--tasks", "4"))])
+@pytest.fixture
+def grow(place, command):
+    """Grow a learner by the cards; returns what `command` returns."""
+
+    def call(learner, out, more="--steps 2 --tasks 4", *, code=2):
+        return command("grow", learner, "--data", place / "cards", "--out", out, more, code=code)
+
+    return call
 
 
-def test_a_run_grows_and_stays_as_it_was(place, capsys):
+def test_a_run_grows_and_stays_as_it_was(place, grow, command):
     before, out = digests(place / "run"), place / "grown"
-    assert grow(place, place / "run", out, "--json", "--steps", "2", "--tasks", "4") == 0
-    said = capsys.readouterr()
-    found = json.loads(said.out)
+    found, said = grow(place / "run", out, "--json --steps 2 --tasks 4", code=0)
+    found = json.loads(found)
     assert list(found) == ["before", "after"]
     assert list(found["before"]) == list(found["after"]) == ["birds", "cards"]
     assert digests(place / "run") == before
-    assert re.search(r"training: \d+ steps of 1 tasks, 50% of known families; ", said.err)
-    assert re.search(r"\(\d+ s in all\)", said.err)
+    assert re.search(r"training: \d+ steps of 1 tasks, 50% of known families; ", said)
+    assert re.search(r"\(\d+ s in all\)", said)
     kept = read_json(out / "growth.json")
     assert kept["records"] == []
     outcome = kept["outcome"]
@@ -69,19 +74,16 @@ def test_a_run_grows_and_stays_as_it_was(place, capsys):
         assert gain["n"] == outcome["tasks"]
     if not outcome["moved"]:
         assert found["after"] == found["before"]
-        assert "not accepted" in said.err
+        assert "not accepted" in said
     # The new folder is a run on both families.
-    assert main(["evaluate", str(out), "--tasks", "8", "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)["families"]) == ["birds", "cards"]
-    assert grow(place, place / "run", out) == 2
-    assert "which holds a learner that has grown: name another" in capsys.readouterr().err
+    score, _ = command("evaluate", out, "--tasks 8 --json")
+    assert list(json.loads(score)["families"]) == ["birds", "cards"]
+    assert "which holds a learner that has grown: name another" in grow(place / "run", out)[1]
 
 
-def test_invalid_options_are_refused(place, capsys):
-    cases = {"replay must be a share": ("--replay", "2"), "minutes must": ("--minutes", "0")}
-    for told, more in cases.items():
-        assert grow(place, place / "run", place / "none", *more) == 2
-        assert told in capsys.readouterr().err
+def test_invalid_options_are_refused(place, grow):
+    for more, told in (("--replay 2", "replay must be a share"), ("--minutes 0", "minutes must")):
+        assert told in grow(place / "run", place / "none", more)[1]
     assert not (place / "none" / "config.json").exists()
 
 
@@ -93,19 +95,15 @@ def test_a_family_of_ones_own_may_have_the_name_of_a_starter_family(tmp_path):
     assert list(json.loads((tmp_path / "split.json").read_text())["families"]) == ["icons (own)"]
 
 
-def test_an_exported_learner_needs_the_data_that_it_knows(place, capsys):
+def test_an_exported_learner_needs_the_data_that_it_knows(place, grow, command):
     shared = place / "shared"
-    assert main(["export", str(place / "run"), "--out", str(shared), "--tasks", "0"]) == 0
-    capsys.readouterr()
-    assert grow(place, shared, place / "nothing") == 2
-    assert "give them with --known" in capsys.readouterr().err.replace("\n", " ")
+    command("export", place / "run", "--out", shared, "--tasks 0")
+    assert "give them with --known" in grow(shared, place / "nothing")[1]
 
 
-def test_a_family_that_is_too_small_and_functions_are_refused(place, capsys):
-    assert grow(place, "regression2d", place / "functions") == 2
-    assert "whose tasks take no data" in capsys.readouterr().err
-    assert grow(place, "starter", place / "small") == 2
-    said = capsys.readouterr().err
+def test_a_family_that_is_too_small_and_functions_are_refused(place, grow):
+    assert "whose tasks take no data" in grow("regression2d", place / "functions")[1]
+    _, said = grow("starter", place / "small")
     assert "expected at least 10 train classes" in said
     assert "add some, because a learner keeps its ways, shots and queries when it grows" in said
 

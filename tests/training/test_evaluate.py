@@ -58,9 +58,7 @@ def test_learners_are_scored_on_the_same_tasks_and_splits_differ(scores):
 
 def test_progress_is_told():
     seen = []
-    evaluate(
-        learner(), TASKS, split="test", n=6, chunk=4, watch=lambda done, n: seen.append((done, n))
-    )
+    evaluate(learner(), TASKS, split="test", n=6, chunk=4, watch=lambda *now: seen.append(now))
     assert seen == [(4, 6), (6, 6)]
 
 

@@ -14,22 +14,7 @@ from arml.experiment.options import REGISTRIES
 from arml.experiment.running import Run
 from arml.nn.networks import MLPOptions
 from arml.training.fit import OuterOptions
-
-
-class Waves(arml.TaskDistribution):
-    """Two families of sines; nothing is registered."""
-
-    problem = arml.Problem("regression", (1,), 1, shots=4, queries=6)
-    families = ("slow", "fast")
-    highest: float = 3.0
-
-    def sample(self, key):
-        family_key, x_key, phase_key = jax.random.split(key, 3)
-        family = jax.random.randint(family_key, (), 0, 2)
-        x = self.highest * jax.random.uniform(x_key, (10, 1), minval=-1.0)
-        y = jnp.sin((1 + family).astype(jnp.float32) * x + jax.random.uniform(phase_key))
-        return arml.Task(arml.Examples(x[:4], y[:4]), arml.Examples(x[4:], y[4:]), family)
-
+from experiment.waves import Waves
 
 TASKS = Waves()
 SMALL = {"batch": 4, "interval": 5, "validate_every": 10, "validation_tasks": 8}
@@ -218,13 +203,9 @@ class Plain:
         self.noise = noise
 
     def sample(self, key):
-        places = jnp.repeat(jnp.arange(2), 5)
-        x = places[:, None] + self.noise * jax.random.normal(key, (10, 3))
-        support = jnp.asarray([0, 1, 5, 6])
-        query = jnp.asarray([2, 3, 4, 7, 8, 9])
-        return arml.Task(
-            arml.Examples(x[support], places[support]), arml.Examples(x[query], places[query]), 0
-        )
+        y = jnp.arange(10) % 2
+        x = y[:, None] + self.noise * jax.random.normal(key, (10, 3))
+        return arml.Task(arml.Examples(x[:4], y[:4]), arml.Examples(x[4:], y[4:]), 0)
 
 
 def test_any_object_that_draws_tasks_will_do():

@@ -1,5 +1,7 @@
 """Mistakes in tasks, methods and networks of one's own: each has an error that names its place."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 
 import arml
 from arml.core.losses import mse
+from small import one_line
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 LINES = arml.Problem("regression", (1,), 1, shots=3, queries=4)
@@ -102,10 +105,8 @@ def net(kind=Net, problem=LINES):
     ],
 )
 def test_wrong_tasks(tasks, said):
-    with pytest.raises(ValueError) as raised:  # noqa: PT011
+    with pytest.raises(ValueError, match=one_line(re.escape(said))):
         arml.fit(net(problem=tasks.problem), tasks, steps=1, batch=8)
-    assert said in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,8 @@ def test_wrong_tasks(tasks, said):
 def test_wrong_numbers_are_refused_before_any_work(tasks, said):
     learner = net(problem=tasks.problem)
     for use, amount in ((arml.fit, {"steps": 5}), (arml.evaluate, {"n": 5})):
-        with pytest.raises(ValueError) as raised:  # noqa: PT011
+        with pytest.raises(ValueError, match=re.escape(said)):
             use(learner, tasks, **amount)
-        assert said in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,9 @@ def test_tasks_that_are_all_equal():
     ],
 )
 def test_wrong_methods(kind, said):
-    for use in (
-        lambda: arml.fit(net(kind), Lines(), steps=1, batch=2),
-        lambda: arml.evaluate(net(kind), Lines(), n=2),
-    ):
-        with pytest.raises(ValueError) as raised:  # noqa: PT011
-            use()
-        assert said in str(raised.value)
+    for use, amount in ((arml.fit, {"steps": 1, "batch": 2}), (arml.evaluate, {"n": 2})):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            use(net(kind), Lines(), **amount)
 
 
 def test_predictions_are_not_broadcast():

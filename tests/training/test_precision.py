@@ -18,10 +18,8 @@ def test_a_recipe_learns_in_bfloat16(method):
     with jax.numpy_dtype_promotion("standard"):
         learner = arml.build(method, TASKS, network=MLPOptions(hidden=(16,), init="he"))
         exact, half = (
-            arml.fit(
-                learner, TASKS, steps=200, batch=8, interval=20, outer=OUTER, precision=precision
-            )
-            for precision in ("float32", "bfloat16")
+            arml.fit(learner, TASKS, steps=200, batch=8, interval=20, outer=OUTER, precision=kind)
+            for kind in ("float32", "bfloat16")
         )
     losses = [record["loss"] for record in half.history]
     assert losses[-1] < 0.8 * losses[0]
