@@ -13,7 +13,7 @@ import arml
 from arml.algorithms import ALGORITHMS
 from arml.core import registry as plugins
 from arml.core.registry import announce, as_options
-from arml.experiment.options import TASKS, Experiment, from_json, metric_of, to_json
+from arml.experiment.options import Experiment, from_json, metric_of, to_json
 from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"
@@ -153,17 +153,15 @@ class NeedyOptions(arml.Options):
         raise ValueError("give --data FOLDER")
 
 
+@pytest.mark.usefixtures("alone")
 def test_tasks_that_need_data_say_their_usual_problem():
     problem = arml.Problem("classification", (4,), 5, 1, 15)
-    try:
-        arml.register("tasks", "needy", NeedyOptions)
-        assert "needy/maml" not in list(arml.RECIPES)  # and the others are listed
-        with pytest.raises(ValueError, match=r"got: give --data FOLDER; or give arml\.register"):
-            arml.recipe("needy/maml")
-        arml.register("tasks", "needy", NeedyOptions, usual=problem)
-        assert arml.recipe("needy/protonet").network.hidden == (64,)
-    finally:
-        del TASKS.others["needy"]
+    arml.register("tasks", "needy", NeedyOptions)
+    assert "needy/maml" not in list(arml.RECIPES)  # and the others are listed
+    with pytest.raises(ValueError, match=r"got: give --data FOLDER; or give arml\.register"):
+        arml.recipe("needy/maml")
+    arml.register("tasks", "needy", NeedyOptions, usual=problem)
+    assert arml.recipe("needy/protonet").network.hidden == (64,)
 
 
 @pytest.mark.usefixtures("alone")

@@ -38,15 +38,9 @@ class ToyOptions(arml.InnerOptions):
         raise NotImplementedError
 
 
-@pytest.fixture
-def _toy():
-    arml.register("method", "toy", ToyOptions, kinds=("regression",))
-    yield
-    del ALGORITHMS.others["toy"]
-
-
-@pytest.mark.usefixtures("_toy")
+@pytest.mark.usefixtures("alone")
 def test_a_method_has_recipes_as_soon_as_it_is_registered():
+    arml.register("method", "toy", ToyOptions, kinds=("regression",))
     assert ALGORITHMS["toy"].about == "A toy."
     assert isinstance(recipe("regression2d/toy").algorithm, ToyOptions)
     assert "regression2d-wide/toy" in list(RECIPES)
@@ -133,17 +127,15 @@ def test_what_cannot_be_registered_is_refused_in_one_line(part, name, options, s
         arml.register(part, name, options)
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_method_of_ones_own_says_what_is_inside():
     def inside(learner, tasks, *, n, chunk):
         return {"learner": type(learner).__name__, "tasks": n}
 
-    try:
-        arml.register("method", "toy", ToyOptions, inside=inside)
-        learner = arml.build("maml", functions_2d())
-        found = shown(ToyOptions(), "r", learner, functions_2d(), n=3, chunk=1)
-        assert found == {"kind": "own", "learner": "MAML", "tasks": 3}
-    finally:
-        del ALGORITHMS.others["toy"]
+    arml.register("method", "toy", ToyOptions, inside=inside)
+    learner = arml.build("maml", functions_2d())
+    found = shown(ToyOptions(), "r", learner, functions_2d(), n=3, chunk=1)
+    assert found == {"kind": "own", "learner": "MAML", "tasks": 3}
 
 
 class Mean(arml.MetaLearner):

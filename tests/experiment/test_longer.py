@@ -7,7 +7,7 @@ import pytest
 import arml
 from arml.core import registry as plugins
 from arml.experiment.contract import Blobs, same
-from arml.experiment.options import CALLBACKS, metric_of
+from arml.experiment.options import metric_of
 from arml.experiment.scoring import evaluate_run
 from arml.results.files import read_metrics
 from arml.training.fit import best_of
@@ -121,14 +121,11 @@ arml.register("callback", "log", log)
 """
 
 
-def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch):
+def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch, alone):
     monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "logger_of_a_test.py"))
     (tmp_path / "logger_of_a_test.py").write_text(PLUGIN.replace("\\\\n", "\\n"))
     seen = []
-    try:
-        assert arml.run(MADE, tmp_path / "run", callbacks=[lambda now: seen.append(now.step)]) == 10
-    finally:
-        CALLBACKS.pop("log", None)
+    assert arml.run(MADE, tmp_path / "run", callbacks=[lambda now: seen.append(now.step)]) == 10
     assert seen == [5, 10]
     assert [row["step"] for row in read_metrics(tmp_path / "run" / "log.jsonl")] == [5, 10]
     run = arml.Run(tmp_path / "run")

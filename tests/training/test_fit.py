@@ -15,6 +15,7 @@ from arml.experiment.running import Run
 from arml.nn.networks import MLPOptions
 from arml.training.fit import OuterOptions
 from experiment.waves import Waves
+from small import close, experiment
 
 TASKS = Waves()
 SMALL = {"batch": 4, "interval": 5, "validate_every": 10, "validation_tasks": 8}
@@ -87,8 +88,7 @@ def test_any_optimiser_of_optax_trains():
     same(fit(optax.sgd(0.1)), fit(sgd))
     falling = dataclasses.replace(sgd, schedule="linear")
     own = fit(lambda steps: optax.sgd(optax.linear_schedule(0.1, 0.0, steps)))
-    for one, other in zip(jax.tree.leaves(own), jax.tree.leaves(fit(falling)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    close(own, fit(falling), rtol=1e-5)
     decayed = OuterOptions(outer_rate=0.1, optimiser="adamw", weight_decay=0.5)
     same(fit(optax.adamw(0.1, weight_decay=0.5)), fit(decayed))
     for wrong, said in ((3, "int"), (optax.adamw, "adamw")):
@@ -102,23 +102,19 @@ def slow(steps, *, rate: float = 0.01, every: int = 2):
     return optax.MultiSteps(adamw, every).gradient_transformation()
 
 
+@pytest.mark.usefixtures("alone")
 def test_a_registered_optimiser_is_saved_and_resumed(tmp_path):
     arml.register("outer", "slow", slow)
-    try:
-        outer = REGISTRIES["outer"]["slow"].options_class(every=3)
-        made = dataclasses.replace(
-            arml.recipe("regression2d/maml"), outer=outer, steps=20, checkpoint_every=5, **SMALL
-        )
-        arml.run(made, tmp_path / "whole")
-        asked = []
-        arml.run(made, tmp_path / "half", stop=lambda: not asked.append(0) and len(asked) == 2)
-        assert arml.Run(tmp_path / "half").step == 10
-        arml.run(made, tmp_path / "half")
-        whole, half = (arml.Run(tmp_path / name) for name in ("whole", "half"))
-        assert half.experiment.outer == outer
-        same(half.state, whole.state)
-    finally:
-        del REGISTRIES["outer"].others["slow"]
+    outer = REGISTRIES["outer"]["slow"].options_class(every=3)
+    made = experiment(outer=outer, **SMALL, checkpoint_every=5)
+    arml.run(made, tmp_path / "whole")
+    asked = []
+    arml.run(made, tmp_path / "half", stop=lambda: not asked.append(0) and len(asked) == 2)
+    assert arml.Run(tmp_path / "half").step == 10
+    arml.run(made, tmp_path / "half")
+    whole, half = (arml.Run(tmp_path / name) for name in ("whole", "half"))
+    assert half.experiment.outer == outer
+    same(half.state, whole.state)
 
 
 def test_a_method_is_trained_by_name_as_its_recipe_says(tmp_path):

@@ -1,6 +1,5 @@
 """The outer loop: what a step is, that it depends on its number alone, and what it reports."""
 
-import functools
 from dataclasses import replace
 
 import equinox as eqx
@@ -15,6 +14,7 @@ from arml.algorithms.mumomaml import MUMOMAMLOptions
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 from arml.training.fit import OuterOptions, TrainState, compiled, make_step, start
+from small import close
 
 TASKS = functions_2d(shots=4, queries=3)
 KEY = jax.random.key(0)
@@ -39,20 +39,13 @@ def optimiser():
     return OuterOptions(outer_rate=0.01).build(100)
 
 
-@pytest.fixture(scope="module")
-def step(optimiser):
-    return eqx.filter_jit(make_step(optimiser, batch=BATCH, key=KEY))
-
-
 def test_a_step_descends_on_the_mean_of_the_tasks_losses():
     rate = 0.1
     step = make_step(optax.sgd(rate), batch=BATCH, key=KEY)
     before = start(learner(), optax.sgd(rate))
     after, record = eqx.filter_jit(step)(TASKS, before)
     task_key, adapt_key = jax.random.split(jax.random.fold_in(KEY, 0))
-    pairs = list(
-        zip(jax.random.split(task_key, BATCH), jax.random.split(adapt_key, BATCH), strict=True)
-    )
+    pairs = zip(*(jax.random.split(key, BATCH) for key in (task_key, adapt_key)), strict=True)
 
     @eqx.filter_jit
     @eqx.filter_value_and_grad
@@ -64,12 +57,8 @@ def test_a_step_descends_on_the_mean_of_the_tasks_losses():
     assert record.finite
     assert record.bad_family == -1
     mean = jax.tree.map(lambda *leaves: sum(leaves) / BATCH, *gradients)
-    jax.tree.map(
-        lambda new, old, g: np.testing.assert_allclose(new, old - rate * g, rtol=1e-4, atol=1e-5),
-        after.learner.net,
-        before.learner.net,
-        mean.net,
-    )
+    descended = jax.tree.map(lambda old, g: old - rate * g, before.learner.net, mean.net)
+    close(after.learner.net, descended, rtol=1e-4, atol=1e-5)
     assert after.step == 1
 
 
@@ -81,8 +70,7 @@ def test_one_compiled_loop_equals_one_dispatch_a_step(optimiser):
         state, record = compiled(step)(TASKS, state)
         losses.append(record.loss)
     np.testing.assert_allclose(records.loss, losses, rtol=1e-5)
-    for a, b in zip(arrays(whole), arrays(state), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    close(arrays(whole), arrays(state), rtol=1e-5, atol=1e-6)
 
 
 def test_averaged_weights_are_the_mean_of_the_last_half():
@@ -98,10 +86,9 @@ def test_averaged_weights_are_the_mean_of_the_last_half():
             learners.append(eqx.filter(state.learner, eqx.is_inexact_array))
         states.append(state)
     first, last = learners[:steps], learners[steps:]
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
-    jax.tree.map(close, last[1], first[1])
-    jax.tree.map(close, last[3], jax.tree.map(lambda a, b: (a + b) / 2, first[2], first[3]))
-    jax.tree.map(close, states[1].optimiser.newest, first[3])
+    mean = jax.tree.map(lambda a, b: (a + b) / 2, first[2], first[3])
+    ours = last[1], last[3], states[1].optimiser.newest
+    close(ours, (first[1], mean, first[3]), rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="average must be"):
         replace(usual, average=1.5).check()
 
@@ -170,10 +157,8 @@ def test_clipping_bounds_what_adam_sees():
     np.testing.assert_allclose(moments[0], 0.1 * np.array([3.0, 4.0]), rtol=1e-4)
 
 
-def test_chunks_of_tasks_give_the_same_step(optimiser, step):
-    whole, record = step(TASKS, start(learner(), optimiser))
-    chunked = eqx.filter_jit(make_step(optimiser, batch=BATCH, chunk=1, key=KEY))
-    parts, record_of_parts = chunked(TASKS, start(learner(), optimiser))
-    np.testing.assert_allclose(record.loss, record_of_parts.loss, rtol=1e-5)
-    for x, y in zip(arrays(whole), arrays(parts), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+def test_chunks_of_tasks_give_the_same_step(optimiser):
+    steps = (make_step(optimiser, batch=BATCH, chunk=n, key=KEY) for n in (BATCH, 1))
+    ours, parts = (eqx.filter_jit(step)(TASKS, start(learner(), optimiser)) for step in steps)
+    np.testing.assert_allclose(ours[1].loss, parts[1].loss, rtol=1e-5)
+    close(arrays(ours[0]), arrays(parts[0]), rtol=1e-4, atol=1e-5)
