@@ -3,6 +3,7 @@ share."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,10 +15,12 @@ from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.nn.networks import BaseNetwork, MLPOptions
+from arml.results.files import read_json
 
 REGRESSION = Problem("regression", (2,), 1, 6, 4)
 VECTORS = Problem("classification", (3,), 2, 3, 2)
 KEY = jax.random.key(0)
+RESULT = read_json(Path(__file__).parent / "fixtures" / "run" / "result.json")
 
 
 def task(problem: Problem = REGRESSION) -> Task:

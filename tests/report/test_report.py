@@ -18,29 +18,22 @@ from arml.report.page import write_page
 from arml.report.tables import comparable, make_rows
 from arml.results.files import RunError, append_metric, write_json
 from arml.results.folder import Result, RunFiles, read_run
+from small import RESULT
 
 FAMILIES = ["line", "a <b> & $c$"]
 
 
 def result(recipe: str = "regression2d/maml", seed: int = 0, **change: Any) -> Result:
     value = {
+        **RESULT,
         "recipe": recipe,
         "seed": seed,
-        "split": "test",
-        "metric": "mse",
         "score": {"mean": 1.0 + seed, "ci95": 0.1, "n": 4000},
         "families": {
             name: {"mean": seed + i / 10, "ci95": 0.2, "n": 2000} for i, name in enumerate(FAMILIES)
         },
-        "inner_steps": 5,
-        "protocol": "10-shot",
-        "commit": "abc",
-        "versions": {"arml": "0.1.0"},
-        "device": "cpu",
         "seconds": 90.0 + seed,
-        "parameters": 10,
         "steps": 1000,
-        "floor": 0.127,
         **change,
     }
     return cast(Result, value)

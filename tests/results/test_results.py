@@ -19,25 +19,7 @@ from arml.results.files import (
 )
 from arml.results.folder import read_result, read_run
 from arml.results.scores import Scores, paired
-from small import one_line
-
-RESULT: dict[str, Any] = {
-    "recipe": "regression2d/maml",
-    "seed": 0,
-    "split": "test",
-    "metric": "mse",
-    "score": {"mean": 1.0, "ci95": 0.1, "n": 10},
-    "families": {"line": {"mean": 1.0, "ci95": None, "n": 1}},
-    "inner_steps": 5,
-    "protocol": "10-shot",
-    "commit": None,
-    "versions": {"arml": "0.1.0"},
-    "device": "cpu",
-    "seconds": 3.5,
-    "parameters": 10,
-    "steps": 100,
-    "floor": 0.127,
-}
+from small import RESULT, one_line
 
 
 def test_json_comes_back_as_it_went_without_nan(tmp_path: Path) -> None:
@@ -209,7 +191,7 @@ def test_a_run_folder_is_read_whole(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     assert run.config["experiment"] == {"a": 1}
     assert run.metrics == [{"step": 1, "loss": 2.0}]
-    assert run.result == RESULT
+    assert {"format": 1, "calibration": None, **run.result} == RESULT
     assert run.explain == explained
 
 
