@@ -29,21 +29,18 @@ SHORT = {
     "omniglot": "characters",
     "mini-imagenet": "objects",
 }
+CODES = {"mean": "the mean code", "other_family": "another family's"}
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MINUTES = (1, 2, 4, 8, 16, 32, 64)
 
 
-def longest(study: Study, place: str) -> StudyTable | None:
-    """The table of a place with all steps if the four methods that matter have a run there, or else
-    that of its first steps; None without a run."""
-    tables = [study.table(name) for name in (place, f"{place}-start")]
-    found = [table for table in tables if table is not None and table.first]
-    whole = [
-        table
-        for table in found
-        if len([row for row in table.rows if row.scores and method(row) in FOUR]) == len(FOUR)
-    ]
-    return next(iter(whole or found[::-1]), None)
+def tables_of(study: Study, place: str) -> list[StudyTable]:
+    """The tables of a place that have a run: that of all steps if the four methods that matter have
+    a run there, and that of the first steps."""
+    found = [study.table(name) for name in (place, f"{place}-start")]
+    tables = [table for table in found if table is not None and table.first]
+    done = {t.name: {method(row) for row in t.rows if row.scores} for t in tables}
+    return [t for t in tables if t is tables[-1] or done[t.name] >= set(FOUR)]
 
 
 def method(row: StudyRow) -> str:
@@ -59,10 +56,13 @@ def pace(study: Study, place: str, label: str) -> float | None:
 
 
 def summary(study: Study, place: str) -> str:
-    """The methods by score: all families, each family, the paper's figure, and the time."""
-    table = longest(study, place)
-    if table is None:
-        return "Not yet run."
+    """The methods by score, after all steps and after the first ones: all families, each family,
+    the paper's figure, and the time."""
+    found = [_summary(study, table, place) for table in tables_of(study, place)]
+    return "\n\n".join(found) or "Not yet run."
+
+
+def _summary(study: Study, table: StudyTable, place: str) -> str:
     assert table.first is not None
     families = table.first["families"]
     several = families if len(families) > 1 else ()
@@ -198,8 +198,8 @@ def claims() -> list[Claim]:
 
 
 def reading(study: Study) -> str:
-    """What each family reads of the vertices, and what it loses without the one that it reads
-    most."""
+    """What each family reads of the vertices, and what it loses without the one that it reads most,
+    and with other codes."""
     parts = []
     for run, one in study.explained.items():
         families = one["families"]
@@ -210,10 +210,11 @@ def reading(study: Study) -> str:
             most = int(np.argmax(shares))
             cells = [f"{share:.2f}" for share in shares]
             loss = _loss(without[most][name]) if without else ""
-            mean = one["interventions"]["use"].get("mean", {}).get(name)
-            rows.append([SHORT[name], *cells, f"V{most}: {loss}", _loss(mean) if mean else ""])
+            used = (one["interventions"]["use"].get(code, {}).get(name) for code in CODES)
+            codes = [_loss(entry) if entry else "" for entry in used]
+            rows.append([SHORT[name], *cells, f"V{most}: {loss}", *codes])
         head = ["Family", *(f"V{i}" for i in range(read.shape[1]))]
-        head += ["loses without its vertex", "loses with the mean code"]
+        head += ["loses without its vertex", *(f"loses with {CODES[code]}" for code in CODES)]
         place, _, own = run.removesuffix("/seed-0").partition("/")
         what = f"`{own}`, {place}, {one['step']:,} steps, {one['tasks']} test tasks, in points:"
         parts.append(f"{what}\n\n{_markdown(head, rows)}")
