@@ -256,7 +256,7 @@ def main(place: str, scale: Scale) -> Rows:
         row = row_of(place, name, scale, scale.again if again else int(slow))
         if kind == "real":
             row = replace(row, seeds=3 if name in FOUR and problem == "real-four" else 1)
-            row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 30))
+            row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 60))
         # With one example of each class the vertices of `arml` are read alike by all tasks.
         if place == "real-four-5shot-start" and name in ("protonet", "arml"):
             row = replace(row, turn=15)
@@ -272,7 +272,7 @@ def main(place: str, scale: Scale) -> Rows:
 def specialists(place: str, scale: Scale) -> Rows:
     """One learner for all families against one for each, by two methods."""
     rows = []
-    for name, later in (("protonet", 10), ("maml", 50)):
+    for name, later in (("protonet", 45), ("maml", 85)):
         row = replace(row_of(place, name, scale), turn=PLACES[place].turn)
         rows.append(replace(row, seeds=3))
         for family in REAL:
