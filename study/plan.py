@@ -259,11 +259,11 @@ def main(place: str, scale: Scale) -> Rows:
             row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 60))
         # With one example of each class the vertices of `arml` are read alike by all tasks.
         if place == "real-four-5shot-start" and name in ("protonet", "arml"):
-            row = replace(row, turn=15)
+            row = replace(row, turn=70)
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            label, turn = f"{row.label}, learned scale", row.turn + 12
+            label, turn = f"{row.label}, learned scale", row.turn + 50
             rows.append(Row(label, made, seeds=1, turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
