@@ -80,7 +80,7 @@ def test_help_for_people(command):
         ("starter", r"starter/maml +69\.2% "),
         ("maml", r"starter/maml +69\.2% "),
         ("regression2d/maml", r"regression2d/maml +1\.17 +4 "),
-        ("tnp", r"starter/tnp +not measured "),
+        ("tnp", r"starter/tnp +- "),
         ("folders", r"folders/maml --data FOLDER_OR_ZIP\.\.\. --run runs/folders/maml"),
         ("omniglot", "1,623 handwritten characters"),
     ],

@@ -295,6 +295,10 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, command):
     Path("few.csv").write_text("a,b\n1,x\n2,y\n")
     for words, refused in (
         ("adapt photos --support own --save kept --group (", "is no regular expression"),
+        (r"adapt photos --support own --group sign\d", "is found in the path of no picture"),
+        ("predict kept photos --above 0.9", "--above is for --sort-into: leave it out"),
+        ("predict kept photos --sort-into new --above 80", "a probability from 0 to 1"),
+        ("features own --out F --model nowhere.onnx", "no ONNX model at nowhere.onnx"),
         ("adapt --support own --save kept --none", "--none is for --query: leave it out"),
         ("adapt --support few.csv --target b", "a table needs a learner"),
     ):

@@ -284,6 +284,12 @@ def _check_paths(options: AnswerOptions, *read: Path) -> None:
         check_free(save, predictor=True)
     if options.sort_into is not None:
         check_new(options.sort_into)
+        if not 0 <= options.above <= 1:
+            raise ValueError(
+                f"--above is a probability from 0 to 1, such as 0.8; got {options.above}"
+            )
+    else:
+        refuse(options, ("above",), "--sort-into")
 
 
 Columns = list[tuple[str, Iterable[Any]]]

@@ -119,6 +119,10 @@ class PictureInputs:
                 found = [re.search(group, name) for name in names]
             except re.error as error:
                 raise ValueError(f"--group {group!r} is no regular expression: {error}") from None
+            if not any(found):
+                raise ValueError(
+                    f"--group {group!r} is found in the path of no picture, such as {names[0]}"
+                )
             pairs = zip(found, y, strict=True)
             groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
             tell(f"{len({*groups} - {None})} groups of pictures, by {group!r} in their paths")

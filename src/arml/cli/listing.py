@@ -93,9 +93,9 @@ def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
     notes = {"minutes: the time of one training of the study on one CPU core": None}
     for name in recipes:
         (place, method), found = name.split("/"), _measured(name)
-        score, minutes = "not measured", found["minutes"]
+        score, minutes = "-", found["minutes"]
         if found["score"] is None:
-            notes["not measured: no table of the study has this recipe"] = None
+            notes["-: no table of the study has this recipe"] = None
         else:
             facts, percent = study_scores()[place], found["metric"] == "accuracy"
             score = f"{100 * found['score']:.1f}%" if percent else f"{found['score']:.3g}"

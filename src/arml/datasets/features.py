@@ -164,6 +164,8 @@ class Extractor:
         """Read the model, and find its input and output."""
         import onnxruntime
 
+        if not self.path.is_file():
+            raise ValueError(f"no ONNX model at {self.path}: check the path")
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
