@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.algorithms import ALGORITHMS
 from arml.cli.console import command, listed, parse, print_json, say
-from arml.core.registry import nearest
-from arml.datasets.prepare import prepared_here
-from arml.datasets.published import CATALOGUE
-from arml.experiment.options import NETWORKS
-from arml.experiment.recipes import RECIPES, paces, settings, study_scores
 from arml.report.tables import duration
 from arml.results.files import Json
 
@@ -49,12 +43,20 @@ def list_command(arguments: Sequence[str]) -> None:
             console.print(listed(("", ""), found[kind].items(), title))
         say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
         say(console, f"Data sets (`arml data list`): {', '.join(found['data sets'])}")
+        from arml.datasets.prepare import prepared_here
+
         say(console, f"Prepared here: {', '.join(prepared_here()) or 'none'}")
 
 
 def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
     """The descriptions of everything of this name, by its kind, and the recipes that belong to it;
     all if `what` is None. **Raises** `ValueError` with the nearest names for an unknown one."""
+    from arml.algorithms import ALGORITHMS
+    from arml.core.registry import nearest
+    from arml.datasets.published import CATALOGUE
+    from arml.experiment.options import NETWORKS
+    from arml.experiment.recipes import RECIPES, settings
+
     every = {
         "settings": {name: f"{setting.description}." for name, setting in settings().items()},
         "methods": {name: entry.about for name, entry in ALGORITHMS.items()},
@@ -77,6 +79,8 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
 def _measured(recipe: str) -> Json:
     """The `metric` of the study's setting, its mean `score` of the recipe and the `minutes` of one
     training on one core; None where the study has none."""
+    from arml.experiment.recipes import study_scores
+
     place, method = recipe.split("/")
     facts = study_scores().get(place, {})
     return {
@@ -88,6 +92,9 @@ def _measured(recipe: str) -> Json:
 
 def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
     """Print recipes with their scores in the study, and their pace on this machine."""
+    from arml.algorithms import ALGORITHMS
+    from arml.experiment.recipes import RECIPES, paces, settings, study_scores
+
     one_setting = len({name.split("/")[0] for name in recipes}) == 1
     rows, here = [], paces()
     notes = {"minutes: the time of one training of the study on one CPU core": None}
