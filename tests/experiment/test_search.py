@@ -80,9 +80,14 @@ def test_step_sizes_and_weights_are_searched_by_default():
 
 
 def test_the_command_of_the_best_trial_makes_its_experiment():
-    words = shlex.split("regression2d/hsml --shots 5 --hidden=8 --clip 1 --run sweep --steps 90000")
+    given = "--hidden=8 --clip 1 --inner-rate 0.5 --algorithm.no-first-order --outer-rate=0.1"
+    words = shlex.split(f"regression2d/hsml --shots 5 {given} --run sweep --steps 90000")
     asked = read_command(TuneOptions, words, prog="arml tune")
-    values = {"algorithm.inner_rate": 0.0123, "algorithm.first_order": True}
+    values = {
+        "algorithm.inner_rate": 0.0123,
+        "algorithm.first_order": True,
+        "outer.outer_rate": 0.2,
+    }
     trial = SimpleNamespace(value=1.0, params=values, user_attrs={"run": "0000"})
     said = _best(trial, asked)["command"]
     assert shlex.split(said)[:2] == ["arml", "train"]

@@ -13,7 +13,7 @@ from arml.nn.edges import CELLS, DIRECTIONS, histograms
 from arml.predict.base import softmax
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
-from arml.predict.models import PRIOR, class_weights, fitted, models_of, process
+from arml.predict.models import PRIOR, fitted, model_weights, models_of, process
 from untrained import untrained
 
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
@@ -76,14 +76,14 @@ def test_edges_against_a_loop_over_pixels():
 def test_weights_are_where_the_slope_is_the_same_in_each_direction():
     rng, prior = np.random.default_rng(0), np.array([0.5, 0.25, 0.25])
     own = rng.beta(np.linspace(1, 4, 3), 2, size=(40, 3))
-    found = class_weights(own)
+    found = model_weights(own)
     slope = (own / (own @ found)[:, None]).sum(axis=0) + PRIOR * prior / found
     np.testing.assert_allclose(slope, 40 + PRIOR, rtol=1e-2)
-    np.testing.assert_allclose(class_weights(np.zeros((0, 3))), prior)
-    assert class_weights(np.tile([0.2, 0.99], (500, 1)))[1] > 0.99
+    np.testing.assert_allclose(model_weights(np.zeros((0, 3))), prior)
+    assert model_weights(np.tile([0.2, 0.99], (500, 1)))[1] > 0.99
     sure = np.tile([1.0, 0.5], (500, 1))
     sure[:3, 0] = 0  # sure and wrong costs much, and not all
-    assert 0.9 < class_weights(sure)[0] < 0.999
+    assert 0.9 < model_weights(sure)[0] < 0.999
 
 
 def test_which_models_there_are():

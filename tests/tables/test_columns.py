@@ -147,6 +147,7 @@ def test_frames_of_other_libraries_series_and_single_cells():
         ({"a": [1, 10**400]}, "'a' of row 2 is not finite, or too large"),
         (pl.DataFrame({"a": [[1], [2]]}), "'a' has a list in row 1: give one value in each"),
         (np.zeros(3), "expected a table"),
+        ({"a": pd.DataFrame({"b": [1], "c": [2]})}, "expected one column, got a frame of b, c"),
         ({"a": [1], "b": [1, 2]}, "all of one length, got the lengths"),
         *(
             ({"a": ["x", cell]}, r"'a' has a \w+ in row 2: give one value in each cell")

@@ -6,7 +6,7 @@ The part may be left out if no other part has an option of that name: `--inner-r
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -193,3 +193,15 @@ def _spelled_out(words: Sequence[str], experiment: Experiment) -> list[str]:
         return f"{paths[name][0]}{equals}{value}"
 
     return [one(word) for word in words]
+
+
+def without(words: Sequence[str], paths: Collection[str], experiment: Experiment) -> list[str]:
+    """The words without the options at the paths `PART.NAME`, and without their values."""
+    kept, drop = [], False
+    for word, full in zip(words, _spelled_out(words, experiment), strict=True):
+        if word.startswith("--"):
+            path = full.partition("=")[0].removeprefix("--").replace("-", "_")
+            drop = path in paths or path.replace(".no_", ".", 1) in paths
+        if not drop:
+            kept.append(word)
+    return kept

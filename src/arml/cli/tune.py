@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from arml.cli.console import INTERRUPTED, Stop, command, say
-from arml.cli.options import Parsed, TrainingOptions, read_command
+from arml.cli.options import Parsed, TrainingOptions, read_command, without
 from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
 from arml.report.tables import grid
@@ -93,7 +93,9 @@ def tune_command(arguments: Sequence[str]) -> int:
 
 def _best(trial: Any, parsed: Parsed[TuneOptions]) -> Json:
     """The best trial, and the command that trains with its options."""
-    experiment, words = parsed.experiment, list(parsed.words)
+    experiment = parsed.experiment
+    # A search may begin at a value that was given.
+    words = without(parsed.words, trial.params, experiment)
     # Trials are often shorter than the run that the search is for.
     if experiment.steps > recipe(experiment.recipe).steps:
         words += ["--steps", str(experiment.steps)]

@@ -129,7 +129,7 @@ class Choice:
                 squared = np.stack([(outputs[:, 0] - y) ** 2 for outputs in left], axis=1)
                 mean = squared.mean(axis=0) + 1e-300
                 own = (1 + squared / (2 * mean)) ** -2.5 * np.sqrt(mean.min() / mean)
-        found = class_weights(own)
+        found = model_weights(own)
         found = np.where(found < _DROPPED, 0.0, found) / found[found >= _DROPPED].sum()
         return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
 
@@ -150,18 +150,19 @@ def mean_of(
     return xp.log(sum(w * softmax(each[name], xp) for name, w in weights.items()) + 1e-12)
 
 
-def class_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
-    """The weight of each of `k` classifiers, two or more; they sum to one.
+def model_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
+    """The weight of each of `k` models, two or more; they sum to one.
 
     **Arguments**
 
-    - `own`: the probability that each gives to the label of an example that it did not learn from.
+    - `own`: the probability, or a multiple of the density, that each gives to the label or the
+      target of an example that it did not learn from.
     """
     n, k = own.shape
     prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
     chances, weights = np.maximum(own, _LEAST), prior
     for _ in range(ROUNDS):
-        # The expected number of examples that each classifier explains.
+        # The expected number of examples that each model explains.
         explained = (1 / (chances @ weights)) @ chances * weights
         weights = (explained + PRIOR * prior) / (n + PRIOR)
     return weights

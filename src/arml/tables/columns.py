@@ -341,6 +341,9 @@ def _cells(cells: Any) -> Cells:
     import narwhals as nw
 
     if (series := _frame(cells)) is not None:
+        if isinstance(series, nw.DataFrame):
+            names = ", ".join(map(str, series.columns))
+            raise ValueError(f"expected one column, got a frame of {names}: choose one of them")
         dtype = series.dtype
         if isinstance(dtype, nw.Categorical | nw.Enum):
             ordered = isinstance(dtype, nw.Enum) and nw.is_ordered_categorical(series)
