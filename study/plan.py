@@ -195,8 +195,8 @@ PLACES: dict[str, Place] = {
     "real-four-1shot-start": real(1, True, 0),
     "real-four-5shot": real(5, False, 160),
     "real-four-5shot-start": real(5, True, 90),
-    "mini-imagenet-1shot": mini(1, 3_000, 105),
-    "mini-imagenet-1shot-start": mini(1, 500, 35),
+    "mini-imagenet-1shot": mini(1, 3_000, 94),
+    "mini-imagenet-1shot-start": mini(1, 500, 45),
     "mini-imagenet-5shot": mini(5, 3_000, 200),
     "mini-imagenet-5shot-start": mini(5, 500, 120),
 }
@@ -264,7 +264,7 @@ def main(place: str, scale: Scale) -> Rows:
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            label, turn = f"{row.label}, learned scale", row.turn + 50
+            label, turn = f"{row.label}, learned scale", row.turn + 20
             rows.append(Row(label, made, seeds=1, turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
