@@ -254,5 +254,6 @@ def links(study: Study) -> bytes:
 
 def draw(study: Study) -> None:
     """Write the figures to `docs/images`."""
-    write_bytes(IMAGES / "real-four-curves.svg", figure(study, "real-four-1shot"))
+    for place in ("real-four", "mini-imagenet"):
+        write_bytes(IMAGES / f"{place}-curves.svg", figure(study, f"{place}-1shot"))
     write_bytes(IMAGES / "real-four-links.svg", links(study))
