@@ -49,10 +49,14 @@ def method(row: StudyRow) -> str:
 
 
 def pace(study: Study, place: str, label: str) -> float | None:
-    """Seconds of one core that a step takes, the median of the runs; None if no run says it."""
-    rows = [table.row(label) for table in study.tables if table.name in (place, f"{place}-start")]
-    found = [facts.get("core_seconds") for row in rows if row for facts in row.facts.values()]
-    return median([one for one in found if one] or [0.0]) or None
+    """Seconds of one core that a step takes, the median of the runs with all steps, or of those
+    with the first; None if no run says it."""
+    for table in filter(None, map(study.table, (place, f"{place}-start"))):
+        row = table.row(label)
+        found = [facts.get("core_seconds") for facts in row.facts.values()] if row else []
+        if some := [one for one in found if one]:
+            return median(some)
+    return None
 
 
 def summary(study: Study, place: str) -> str:
