@@ -195,7 +195,9 @@ def _spelled_out(words: Sequence[str], experiment: Experiment) -> list[str]:
     return [one(word) for word in words]
 
 
-def without(words: Sequence[str], paths: Collection[str], experiment: Experiment) -> list[str]:
+def words_without(
+    words: Sequence[str], paths: Collection[str], experiment: Experiment
+) -> list[str]:
     """The words without the options at the paths `PART.NAME`, and without their values."""
     kept, drop = [], False
     for word, full in zip(words, _spelled_out(words, experiment), strict=True):

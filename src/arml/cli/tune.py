@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from arml.cli.console import INTERRUPTED, Stop, command, say
-from arml.cli.options import Parsed, TrainingOptions, read_command, without
+from arml.cli.options import Parsed, TrainingOptions, read_command, words_without
 from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
 from arml.report.tables import grid
@@ -95,7 +95,7 @@ def _best(trial: Any, parsed: Parsed[TuneOptions]) -> Json:
     """The best trial, and the command that trains with its options."""
     experiment = parsed.experiment
     # A search may begin at a value that was given.
-    words = without(parsed.words, trial.params, experiment)
+    words = words_without(parsed.words, trial.params, experiment)
     # Trials are often shorter than the run that the search is for.
     if experiment.steps > recipe(experiment.recipe).steps:
         words += ["--steps", str(experiment.steps)]
