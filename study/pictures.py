@@ -174,16 +174,17 @@ def by_minute(study: Study, place: str) -> str:
 @styled
 def figure(study: Study, place: str) -> bytes:
     """The validation accuracy by step and by minute of one core, as SVG."""
-    drawing = Figure(figsize=(8.2, 3.2), layout="constrained")
+    drawing = Figure(figsize=(9.6, 3.2), layout="constrained")
     left, right = drawing.subplots(1, 2, sharey=True)
     for i, (label, curve) in enumerate(curves_of(study, place).items()):
-        look = {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
-        left.plot(curve[:, 0], 100 * curve[:, 1], label=label, marker=".", **look)
+        again, i = divmod(i, len(COLOURS))
+        look = {"color": COLOURS[i], "linestyle": DASHES[i % len(DASHES)], "marker": ".^"[again]}
+        left.plot(curve[:, 0], 100 * curve[:, 1], label=label, markersize=5, **look)
         if step := pace(study, place, label):
-            right.plot(curve[:, 0] * step / 60, 100 * curve[:, 1], marker=".", **look)
+            right.plot(curve[:, 0] * step / 60, 100 * curve[:, 1], markersize=5, **look)
     left.set(xlabel="outer steps", ylabel="validation accuracy, %")
     right.set(xlabel="minutes of one core")
-    left.legend(frameon=False, fontsize=7.5)
+    drawing.legend(loc="outside right center", frameon=False, fontsize=7.5)
     return render(drawing, "svg")
 
 
@@ -207,8 +208,6 @@ def reading(study: Study) -> str:
     parts = []
     for run, one in study.explained.items():
         families = one["families"]
-        if len(families) == 1:
-            continue
         read = shares_of(one)
         without = one["interventions"]["vertices"]
         rows = []

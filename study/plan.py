@@ -258,11 +258,7 @@ def main(place: str, scale: Scale) -> Rows:
             # Five trainings are the fewest that decide a claim.
             several = 5 if place == "real-four-1shot" else 3
             row = replace(row, seeds=several if name in FOUR and problem == "real-four" else 1)
-            later = 0 if name in FOUR else 2 if place == "real-four-5shot-start" else 60
-            row = replace(row, turn=PLACES[place].turn + later)
-        # With one example of each class the vertices of `arml` are read alike by all tasks.
-        if place == "real-four-5shot-start" and name in ("protonet", "arml"):
-            row = replace(row, turn=70)
+            row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 60))
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
