@@ -193,12 +193,12 @@ PLACES: dict[str, Place] = {
     "tiered-imagenet": Place("tiered-imagenet", "tieredImageNet, 5-way 1-shot", 1),
     "real-four-1shot": real(1, False, 80),
     "real-four-1shot-start": real(1, True, 0),
-    "real-four-5shot": real(5, False, 160),
+    "real-four-5shot": real(5, False, 162),
     "real-four-5shot-start": real(5, True, 90),
     "mini-imagenet-1shot": mini(1, 3_000, 94),
     "mini-imagenet-1shot-start": mini(1, 500, 45),
     "mini-imagenet-5shot": mini(5, 3_000, 200),
-    "mini-imagenet-5shot-start": mini(5, 500, 120),
+    "mini-imagenet-5shot-start": mini(5, 500, 161),
 }
 
 
@@ -258,7 +258,7 @@ def main(place: str, scale: Scale) -> Rows:
             # Five trainings are the fewest that decide a claim.
             several = 5 if place == "real-four-1shot" else 3
             row = replace(row, seeds=several if name in FOUR and problem == "real-four" else 1)
-            row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 60))
+            row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 90))
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
@@ -271,7 +271,7 @@ def main(place: str, scale: Scale) -> Rows:
 def specialists(place: str, scale: Scale) -> Rows:
     """One learner for all families against one for each, by two methods."""
     rows = []
-    for name, later in (("protonet", 45), ("maml", 85)):
+    for name, later in (("protonet", 83), ("maml", 95)):
         row = replace(row_of(place, name, scale), turn=PLACES[place].turn)
         rows.append(replace(row, seeds=3))
         for family in REAL:
