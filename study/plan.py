@@ -262,8 +262,8 @@ def main(place: str, scale: Scale) -> Rows:
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            label, turn = f"{row.label}, learned scale", row.turn + 20
-            rows.append(Row(label, made, seeds=1, turn=turn))
+            seeds = row.seeds if place == "real-four-1shot" else 1
+            rows.append(Row(f"{row.label}, learned scale", made, seeds=seeds, turn=row.turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
 
