@@ -256,14 +256,15 @@ def main(place: str, scale: Scale) -> Rows:
         row = row_of(place, name, scale, scale.again if again else int(slow))
         if kind == "real":
             # Five trainings are the fewest that decide a claim.
-            several = 5 if place == "real-four-1shot" else 3
+            decides = place == "real-four-1shot"
+            several = 5 if decides else 3
             row = replace(row, seeds=several if name in FOUR and problem == "real-four" else 1)
             row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 90))
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            seeds = row.seeds if place == "real-four-1shot" else 1
-            rows.append(Row(f"{row.label}, learned scale", made, seeds=seeds, turn=row.turn))
+            label, turn = f"{row.label}, learned scale", row.turn + (0 if decides else 20)
+            rows.append(Row(label, made, seeds=row.seeds if decides else 1, turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
 
