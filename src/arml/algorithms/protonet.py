@@ -14,8 +14,10 @@ Differences
 - The outer rate is that of the other methods, constant or falling as a cosine; the authors halve
   theirs every 2,000 episodes.
 - Normalisation is that of the base network; the authors' code keeps running averages.
-- The distances may have a scale, constant or learned, as in TADAM. Without one the softmax of wide
-  features is nearly certain at first, and its gradient small.
+- The authors' batch normalisation multiplies each channel by a learned factor, so training can make
+  all distances smaller. Conv-4 has no such factor here, as in the code of MAML and of ARML: without
+  a scale the softmax of wide features is nearly certain at first, and its gradient small. The
+  distances may have a scale in its place, constant or learned, as in TADAM.
 - The distances may be those of linear discriminant analysis, with one spread for all classes, or
   of Simple CNAPS, with one for each (`arml.nn.heads`).
 - With `rotate` each part of a training task is the support set once, and all other examples are the
