@@ -297,6 +297,7 @@ REAL_BLOCKS: dict[str, Callable[[Study], str]] = {
     "minutes": lambda study: pictures.by_minute(study, "real-four-1shot"),
     "reading": pictures.reading,
     "mini": lambda study: pictures.summary(study, "mini-imagenet-1shot"),
+    "mini-five": lambda study: pictures.summary(study, "mini-imagenet-5shot"),
     "mini-minutes": lambda study: pictures.by_minute(study, "mini-imagenet-1shot"),
     "claims": lambda study: decided(judge(study, pictures.claims())),
 }

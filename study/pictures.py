@@ -70,6 +70,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
     assert table.first is not None
     families = table.first["families"]
     several = families if len(families) > 1 else ()
+    known = not several and any(table.paper(row) for row in table.rows)
     rows, missing, best = (
         [],
         [],
@@ -88,7 +89,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             row.label,
             interval(row.mean, row.ci95, "accuracy"),
             *(number(row.family(name), "accuracy") for name in several),
-            *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if not several else []),
+            *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if known else []),
             seeds,
             f"{step * steps / 60:.0f}" if step else "",
         ])  # fmt: skip
@@ -102,7 +103,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             score = interval(mean["mean"], mean["ci95"], "accuracy")
             rows.append([f"*four {label}s, one a family*", score, *cells, "1"])
     head = ["Method", "Accuracy ± 95%", *(SHORT[name] for name in several)]
-    head += [*(["Paper, 60,000 steps"] if not several else []), "Seeds (SD)", "Minutes of a core"]
+    head += [*(["Paper, 60,000 steps"] if known else []), "Seeds (SD)", "Minutes of a core"]
     steps = max(row.about["steps"] for row in table.rows)
     facts = f"{steps:,} steps; {table.first['tasks']:,} test tasks, {table.first['protocol']}."
     later = f"\n\nNot yet run: {'; '.join(missing)}." if missing else ""
