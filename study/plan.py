@@ -76,6 +76,8 @@ METHODS: dict[str, Method] = {
 the laptop study's runs, one or two at a time on two shared cores of server CPUs."""
 FOUR = ("protonet", "maml", "arml-paper", "arml")
 """The methods of real pictures that are trained several times."""
+SEVERAL = {"real-four-1shot": 5}
+"""Their trainings where these are not three: five are the fewest that decide a claim."""
 SLOW = 0.015
 """On a laptop a method whose step of 2-D regression takes more seconds is trained once, if it is
 not one of those that are trained `again`: 70,000 such steps take 18 minutes."""
@@ -255,16 +257,14 @@ def main(place: str, scale: Scale) -> Rows:
         again = "again" in words and (slow or place == "starter-1shot")
         row = row_of(place, name, scale, scale.again if again else int(slow))
         if kind == "real":
-            # Five trainings are the fewest that decide a claim.
-            decides = place == "real-four-1shot"
-            several = 5 if decides else 3
-            row = replace(row, seeds=several if name in FOUR and problem == "real-four" else 1)
+            several = name in FOUR and problem == "real-four"
+            row = replace(row, seeds=SEVERAL.get(place, 3) if several else 1)
             row = replace(row, turn=PLACES[place].turn + (0 if name in FOUR else 90))
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            label, turn = f"{row.label}, learned scale", row.turn + (0 if decides else 20)
-            rows.append(Row(label, made, seeds=row.seeds if decides else 1, turn=turn))
+            label, turn = f"{row.label}, learned scale", row.turn + 20
+            rows.append(Row(label, made, seeds=SEVERAL.get(place, 1), turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
 
@@ -274,7 +274,7 @@ def specialists(place: str, scale: Scale) -> Rows:
     rows = []
     for name, later in (("protonet", 83), ("maml", 95)):
         row = replace(row_of(place, name, scale), turn=PLACES[place].turn)
-        rows.append(replace(row, seeds=3))
+        rows.append(replace(row, seeds=SEVERAL.get(place, 3)))
         for family in REAL:
             tasks = replace(row.experiment.tasks, only=(family,))
             recipe = f"{row.experiment.recipe}-{family}"
