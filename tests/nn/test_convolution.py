@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from arml.nn.convolution import convolve, max_pool, max_pool_same
+from arml.nn.convolution import NARROW, convolve, max_pool, max_pool_same
 from small import close, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -33,13 +33,23 @@ def second_order(operation: Callable) -> Callable:
     return jax.value_and_grad(after_step, argnums=(0, 1))
 
 
-@pytest.mark.parametrize(("channels", "kh", "kw"), [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3)])
+@pytest.fixture(params=["cpu", "gpu"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The convolution in the form for this device, wherever the test runs."""
+    monkeypatch.setattr("jax.default_backend", lambda: request.param)
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize(
+    ("channels", "kh", "kw"), [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3), (NARROW + 1, 3, 3)]
+)
 def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
     x = normal(0, 2, 6, 5, channels)
     kernel = normal(1, kh, kw, channels, 3)
     close(jax.jit(second_order(convolve))(x, kernel), jax.jit(second_order(reference))(x, kernel))
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
     ("channels", "axes"), [(2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))]
 )

@@ -1,10 +1,12 @@
-"""A convolution of NHWC images that is fast on a CPU under `vmap` and reverse mode of any order.
+"""A convolution of NHWC images that is fast under `vmap` and reverse mode of any order.
 
 `vmap` over tasks whose kernels differ turns XLA's convolution into a grouped one, and reverse mode
 turns it into dilated forms; on a CPU both are ten times slower. So this module has two operations,
 the convolution and the gradient of its kernel. Every derivative of either is again one of the two.
-`vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks share the
-kernel. On other devices XLA's own convolution runs.
+On a CPU `vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks
+share the kernel. On other devices a grouped convolution is quick, and the gradient of its kernel
+slow; there, with up to `NARROW` channels, this gradient is one product for all tasks, and the rest
+is XLA's own.
 """
 
 from collections.abc import Callable
@@ -19,6 +21,13 @@ from jaxtyping import Array, Float
 FEW_CHANNELS = 8
 POSITIONS = 1024
 """Positions that one product of a kernel's gradient sums over, at least those of one image."""
+NARROW = 32
+"""Channels of the input up to which a kernel's gradient is a product with the patches on a GPU. The
+patches take nine times the memory of the input, and more channels were not measured."""
+
+
+def _on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
 
 
 def convolve(
@@ -26,12 +35,12 @@ def convolve(
 ) -> Float[Array, "n h w o"]:
     """The cross-correlation of `x` with `kernel`, stride 1, zero padding SAME, no bias.
 
-    It has derivatives of any order in reverse mode. In forward mode it has them on other devices
-    than a CPU only.
+    It has derivatives of any order in reverse mode. In forward mode it has none on a CPU, and
+    elsewhere only with more than `NARROW` channels.
     """
     odd = kernel.shape[0] % 2 == 1 and kernel.shape[1] % 2 == 1
     # The derivatives here take the padding to be even, and an even kernel pads unevenly.
-    if jax.default_backend() == "cpu" and odd:
+    if odd and (_on_cpu() or kernel.shape[2] <= NARROW):
         return _convolve(x, kernel)
     return _plain(x, kernel)
 
@@ -87,7 +96,11 @@ def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
     return mapped
 
 
-_forward = _unrolled(_direct)
+_by_task = _unrolled(_direct)
+
+
+def _forward(x: Array, kernel: Array) -> Array:
+    return _by_task(x, kernel) if _on_cpu() else _plain(x, kernel)
 
 
 def _transposed(kernel: Array) -> Array:
@@ -112,6 +125,12 @@ def _convolve_bwd(residuals: tuple[Array, Array], g: Array) -> tuple[Array, Arra
 _convolve.defvjp(_convolve_fwd, _convolve_bwd)
 
 
+def _by_patches(size: tuple[int, int], x: Array, g: Array) -> Array:
+    """The kernel's gradient as one product with the patches."""
+    c, o = x.shape[-1], g.shape[-1]
+    return (patches(x, *size).T @ g.reshape(-1, o)).reshape(*size, c, o)
+
+
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
@@ -123,7 +142,7 @@ def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     n, h, w, c = x.shape
     o = g.shape[-1]
     if c < FEW_CHANNELS:
-        return (patches(x, kh, kw).T @ g.reshape(-1, o)).reshape(kh, kw, c, o)
+        return _by_patches(size, x, g)
     most = POSITIONS // ((h + kh - 1) * w)
     images = max(m for m in range(1, n + 1) if n % m == 0 and m <= max(most, 1))
 
@@ -144,7 +163,7 @@ def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _kernel_gradient(size: tuple[int, int], x: Array, g: Array) -> Array:
-    return _unrolled(partial(_correlate, size))(x, g)
+    return _unrolled(partial(_correlate, size))(x, g) if _on_cpu() else _by_patches(size, x, g)
 
 
 def _kernel_gradient_fwd(
