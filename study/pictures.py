@@ -2,7 +2,7 @@
 
 All is drawn from `results/real.json` and `real.npz`, which `python -m study --scale real --draw
 --collect study/results/real` writes of the finished runs. A table with the name `PLACE-start` has
-the first steps of the trainings.
+the first steps of the trainings, and `PLACE-gpu` longer ones, made on a GPU.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ MINUTES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def tables_of(study: Study, place: str) -> list[StudyTable]:
-    """The tables of a place that have a run: that of all steps if the four methods that matter have
-    a run there, and that of the first steps."""
-    found = [study.table(name) for name in (place, f"{place}-start")]
+    """The tables of a place that have a run: those of more steps if the four methods that matter
+    have a run there, and that of the first steps."""
+    found = [study.table(name) for name in (f"{place}-gpu", place, f"{place}-start")]
     tables = [table for table in found if table is not None and table.first]
     done = {t.name: {method(row) for row in t.rows if row.scores} for t in tables}
     return [t for t in tables if t is tables[-1] or done[t.name] >= set(FOUR)]
@@ -71,6 +71,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
     families = table.first["families"]
     several = families if len(families) > 1 else ()
     known = not several and any(table.paper(row) for row in table.rows)
+    on_gpu = table.name.endswith("-gpu")
     rows, missing, best = (
         [],
         [],
@@ -80,7 +81,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
         if not row.scores:
             missing.append(row.label)
             continue
-        paper, step = table.paper(row), pace(study, place, row.label)
+        paper, step = table.paper(row), None if on_gpu else pace(study, place, row.label)
         steps = row.about["steps"]
         seeds = f"{len(row.scores)}" + (
             f" ({number(row.spread, 'accuracy')})" if row.spread else ""
@@ -91,7 +92,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             *(number(row.family(name), "accuracy") for name in several),
             *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if known else []),
             seeds,
-            f"{step * steps / 60:.0f}" if step else "",
+            *([] if on_gpu else [f"{step * steps / 60:.0f}" if step else ""]),
         ])  # fmt: skip
     own = study.table(f"specialists-{table.name}")
     for label in ("ProtoNet", "MAML") if several else ():
@@ -103,9 +104,11 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             score = interval(mean["mean"], mean["ci95"], "accuracy")
             rows.append([f"*four {label}s, one a family*", score, *cells, "1"])
     head = ["Method", "Accuracy ± 95%", *(SHORT[name] for name in several)]
-    head += [*(["Paper, 60,000 steps"] if known else []), "Seeds (SD)", "Minutes of a core"]
+    head += [*(["Paper, 60,000 steps"] if known else []), "Seeds (SD)"]
+    head += [] if on_gpu else ["Minutes of a core"]
     steps = max(row.about["steps"] for row in table.rows)
-    facts = f"{steps:,} steps; {table.first['tasks']:,} test tasks, {table.first['protocol']}."
+    facts = f"{steps:,} steps{' on a GPU' * on_gpu}; {table.first['tasks']:,} test tasks"
+    facts += f", {table.first['protocol']}."
     later = f"\n\nNot yet run: {'; '.join(missing)}." if missing else ""
     return f"{facts}\n\n{_markdown(head, rows)}{later}"
 
@@ -134,12 +137,11 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def curves_of(study: Study, place: str) -> dict[str, np.ndarray]:
+def curves_of(study: Study, *places: str) -> dict[str, np.ndarray]:
     """By label of the row: steps and the mean of validation scores over its seeds,
-    `[points, 2]`; the longest training of each."""
+    `[points, 2]`; the training of each in the last of the places that has one."""
     found: dict[str, np.ndarray] = {}
-    for name in (f"{place}-start", place):
-        table = study.table(name)
+    for table in map(study.table, places):
         for row in table.rows if table is not None else ():
             some = [
                 study.curves[key]
@@ -153,7 +155,7 @@ def curves_of(study: Study, place: str) -> dict[str, np.ndarray]:
 
 def by_minute(study: Study, place: str) -> str:
     """The validation accuracy after some minutes of one core."""
-    found = curves_of(study, place)
+    found = curves_of(study, f"{place}-start", place)
     rows = []
     for label, curve in found.items():
         step = pace(study, place, label)
@@ -174,15 +176,18 @@ def by_minute(study: Study, place: str) -> str:
 
 @styled
 def figure(study: Study, place: str) -> bytes:
-    """The validation accuracy by step and by minute of one core, as SVG."""
+    """The validation accuracy by step, and by minute of one core without those on a GPU, as SVG."""
     drawing = Figure(figsize=(9.6, 3.2), layout="constrained")
     left, right = drawing.subplots(1, 2, sharey=True)
-    for i, (label, curve) in enumerate(curves_of(study, place).items()):
+    by_time = curves_of(study, f"{place}-start", place)
+    by_step = curves_of(study, f"{place}-start", place, f"{place}-gpu")
+    for i, (label, curve) in enumerate(by_step.items()):
         again, i = divmod(i, len(COLOURS))
         look = {"color": COLOURS[i], "linestyle": DASHES[i % len(DASHES)], "marker": ".^"[again]}
         left.plot(curve[:, 0], 100 * curve[:, 1], label=label, markersize=5, **look)
         if step := pace(study, place, label):
-            right.plot(curve[:, 0] * step / 60, 100 * curve[:, 1], markersize=5, **look)
+            timed = by_time[label]
+            right.plot(timed[:, 0] * step / 60, 100 * timed[:, 1], markersize=5, **look)
     left.set(xlabel="outer steps", ylabel="validation accuracy, %")
     right.set(xlabel="minutes of one core")
     drawing.legend(loc="outside right center", frameon=False, fontsize=7.5)
@@ -198,7 +203,7 @@ def claims() -> list[Claim]:
         found.append(Claim(group, text, tables, PAPER, names()[row]))
     for row in ("maml", "mumomaml", "hsml"):
         text = f"On one family ARML is no better than {names()[row]}"
-        alone = ("mini-imagenet-1shot-start", "mini-imagenet-1shot")
+        alone = tuple(f"mini-imagenet-1shot{end}" for end in ("-start", "", "-gpu"))
         found.append(Claim("miniImageNet", text, alone, names()[row], PAPER, equal=True))
     return found
 
