@@ -267,7 +267,7 @@ def main(place: str, scale: Scale) -> Rows:
         rows.append(row)
         if kind == "real" and name == "protonet":  # the head of `arml` without its graph
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
-            label, turn = f"{row.label}, learned scale", row.turn + 20
+            label, turn = f"{row.label}, learned scale", row.turn + 1
             rows.append(Row(label, made, seeds=SEVERAL.get(place, 1), turn=turn))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)

@@ -37,7 +37,8 @@ def job(given: Job, stop) -> None:
 
     match given["do"]:
         case "echo":
-            tell(cores=len(os.sched_getaffinity(0)), pid=os.getpid())
+            reserves = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE")
+            tell(cores=len(os.sched_getaffinity(0)), pid=os.getpid(), reserves=reserves)
         case "fail":
             raise ValueError("expected a\nnumber")
         case "die":
@@ -90,10 +91,14 @@ def test_all_workers_stop_and_save(on, tmp_path, request):
     assert found == [[{"waits": True}, {"saved": True}]] * 2 + [[]]
 
 
-def test_two_workers_share_the_cores(tmp_path):
+@pytest.mark.parametrize(("accelerators", "reserves"), [("0", "false"), ("0,1", None)])
+def test_two_workers_share_cores_and_accelerators(accelerators, reserves, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", accelerators)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
     found, _ = done(tmp_path, ["echo"] * 2, workers=2)
     whole = len(os.sched_getaffinity(0))
     assert sum(one["cores"] for (one,) in found) == max(whole, 2)
+    assert [one["reserves"] for (one,) in found] == [reserves] * 2
 
 
 def test_ray_carries_out_jobs_and_tries_one_again_whose_worker_was_killed(ray, tmp_path):

@@ -113,6 +113,9 @@ def _begin(place: int, workers: int, log: Path) -> None:
     devices = [d for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d]
     if len(devices) > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices[place % len(devices)]
+    if workers > max(len(devices), 1):
+        # Else each would reserve most of the memory of the accelerator that they share.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def call(function: str, job: Job, stopped: Path) -> str:
