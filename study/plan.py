@@ -269,6 +269,10 @@ def main(place: str, scale: Scale) -> Rows:
             made = varied(row.experiment, "scaled", scale=0.05, learn_scale=True)
             label, turn = f"{row.label}, learned scale", row.turn + 1
             rows.append(Row(label, made, seeds=SEVERAL.get(place, 1), turn=turn))
+        if place == "real-four-1shot" and name == SUBJECT:
+            what, options = ABLATIONS["IV"]
+            made = varied(row.experiment, "IV", **options)
+            rows.append(Row(f"{row.label}, {what}", made, seeds=1, turn=163))
     about = "The methods of the paper's comparison, and ARML in its several versions."
     return Rows(rows, about, arml.ALGORITHMS[SUBJECT].title, PLACES[place].paper or place)
 
