@@ -60,6 +60,7 @@ def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) ->
     close(got, jax.jit(jax.vmap(second_order(reference), axes))(x, kernel))
 
 
+@pytest.mark.usefixtures("form")
 def test_gradient_outside_vmap() -> None:
     x, kernel = normal(0, 3, 2, 5, 4, 3), normal(1, 3, 3, 3, 3, 2)
 
