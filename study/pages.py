@@ -295,6 +295,7 @@ REAL_BLOCKS: dict[str, Callable[[Study], str]] = {
     "four": lambda study: pictures.summary(study, "real-four-1shot"),
     "five": lambda study: pictures.summary(study, "real-four-5shot"),
     "minutes": lambda study: pictures.by_minute(study, "real-four-1shot"),
+    "five-minutes": lambda study: pictures.by_minute(study, "real-four-5shot"),
     "reading": pictures.reading,
     "mini": lambda study: pictures.summary(study, "mini-imagenet-1shot"),
     "mini-five": lambda study: pictures.summary(study, "mini-imagenet-5shot"),
