@@ -5,10 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from arml.algorithms.imaml import ImplicitDescent
 from arml.algorithms.maml import MAMLOptions
 from arml.core.inner import GradientDescent, Shared
+from arml.nn.convolution import convolve
+from small import normal
 
 
 class Line(eqx.Module):
@@ -45,6 +48,32 @@ def test_the_outer_gradient_is_that_of_the_minimum(strength):
     np.testing.assert_allclose(ours.w, strength * along, rtol=2e-3, atol=1e-4)
     by_b = missed.mean() - along @ x.mean(axis=0)
     np.testing.assert_allclose(ours.b.value, by_b, rtol=2e-3, atol=1e-4)
+
+
+class Filter(eqx.Module):
+    """A convolution, in the package's form or XLA's own, which has a forward mode, too."""
+
+    kernel: jax.Array
+    own: bool = eqx.field(static=True)
+
+    def __call__(self, x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        if self.own:
+            return jnp.tanh(convolve(x, self.kernel)).mean((1, 2, 3))
+        plain = lax.conv_general_dilated(x, self.kernel, (1, 1), "SAME", dimension_numbers=numbers)
+        return jnp.tanh(plain).mean((1, 2, 3))
+
+
+def test_the_outer_gradient_passes_through_convolutions():
+    pictures, kernel, y = normal(0, 2, 3, 5, 5, 2), normal(1, 3, 3, 2, 2), normal(2, 2, 3)
+
+    def outer(net):
+        descend = ImplicitDescent(GradientDescent(0.5, 5), 2.0)
+        adapted = descend(lambda n: jnp.mean((n(pictures[0]) - y[0]) ** 2), net)
+        return jnp.mean((adapted(pictures[1]) - y[1]) ** 2)
+
+    ours, theirs = (jax.jit(jax.grad(outer))(Filter(kernel, own)).kernel for own in (True, False))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
 
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
-    ("channels", "axes"), [(2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))]
+    ("channels", "axes"),
+    [(NARROW + 1, (0, 0)), (2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))],
 )
 def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) -> None:
     x, kernel = normal(0, 3, 2, 5, 4, channels), normal(1, 3, 3, 3, channels, 2)

@@ -57,9 +57,12 @@ class ImplicitDescent(eqx.Module):
             both: N = jax.tree.map(lambda g, p, t: g + self.strength * (p - t), gradient, p, theta)
             return both
 
+        # In reverse mode, as convolutions have no other; H is symmetric.
+        back = jax.vjp(lambda p: slope(p, fixed_theta, fixed_rest), phi)[1]
+
         def product(v: N) -> N:
             """(H + lambda I) v."""
-            bent: N = jax.jvp(lambda p: slope(p, fixed_theta, fixed_rest), (phi,), (v,))[1]
+            bent: N = back(v)[0]
             return bent
 
         push = slope(phi, theta, rest)

@@ -4,9 +4,8 @@
 turns it into dilated forms; on a CPU both are ten times slower. So this module has two operations,
 the convolution and the gradient of its kernel. Every derivative of either is again one of the two.
 On a CPU `vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks
-share the kernel. On other devices a grouped convolution is quick, and the gradient of its kernel
-slow; there, with up to `NARROW` channels, this gradient is one product for all tasks, and the rest
-is XLA's own.
+share the kernel. On a GPU a grouped convolution is quick, and the gradient of its kernel slow:
+with up to `NARROW` channels this gradient is one product for all tasks, and the rest XLA's own.
 """
 
 from collections.abc import Callable
@@ -22,8 +21,9 @@ FEW_CHANNELS = 8
 POSITIONS = 1024
 """Positions that one product of a kernel's gradient sums over, at least those of one image."""
 NARROW = 32
-"""Channels of the input up to which a kernel's gradient is a product with the patches on a GPU. The
-patches take nine times the memory of the input, and more channels were not measured."""
+"""Channels, of the input and of the output, up to which a kernel's gradient is a product with the
+patches on a GPU. A kernel of 3 x 3 makes patches of nine times the memory, and more channels were
+not measured."""
 
 
 def _on_cpu() -> bool:
@@ -40,7 +40,7 @@ def convolve(
     """
     odd = kernel.shape[0] % 2 == 1 and kernel.shape[1] % 2 == 1
     # The derivatives here take the padding to be even, and an even kernel pads unevenly.
-    if odd and (_on_cpu() or kernel.shape[2] <= NARROW):
+    if odd and (_on_cpu() or max(kernel.shape[2:]) <= NARROW):
         return _convolve(x, kernel)
     return _plain(x, kernel)
 
