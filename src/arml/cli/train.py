@@ -205,7 +205,7 @@ def _train_seeds(
             left.append(seed)
     workers = options.workers
     if not workers and options.on is None:
-        # Processes on one accelerator would each reserve most of its memory.
+        # Processes on one accelerator share its memory, which may be too small for all.
         workers = cores() if jax.default_backend() == "cpu" else 1
     workers = min(workers or len(left), len(left))
     if left:
