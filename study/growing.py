@@ -4,7 +4,7 @@ A learner meets a stream of families, in three ways at equal steps and tasks:
 
 - `growing`: see below.
 - `fine-tuning`: the stage's tasks only.
-- `replay`: these and kept tasks of known families, as `arml train --stream` does.
+- `replay`: these and kept tasks of known families.
 
 A stage of growing has four decisions:
 
@@ -56,8 +56,6 @@ from arml.algorithms.arml_extensions import Evidence, ExtendedARML, Templates, w
 from arml.core.episodes import Examples, Task, TaskDistribution
 from arml.core.learner import Adapted, Code, Loss, MetaLearner
 from arml.experiment.options import Experiment
-from arml.growth.replay import kept, replay
-from arml.report.growth import measured as measures_of
 from arml.report.tables import METRIC_NAMES, Cell, Line, Table, markdown
 from arml.results.files import Json, JsonView, read_json, write_json
 from arml.results.scores import Score, paired
@@ -66,6 +64,7 @@ from arml.tasks.mixture import Mixture, Stage, mixture
 from arml.tasks.options import FunctionsOptions, StarterOptions, splits_of
 from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
 from arml.training.fit import Fitted
+from study.replay import kept, measures, replay
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -673,7 +672,7 @@ def growing_table(study: JsonView) -> Table:
         rows = []
         for way in (way for name, way in groups if name == order):
             own = groups[order, way]
-            streams = [measures_of(row["stages"], metric) for row in own]
+            streams = [measures(row["stages"], metric) for row in own]
             vertices = [row["stages"][-1]["vertices"] for row in own]
             means = [stream["final_mean"] for stream in streams]
             cells = (

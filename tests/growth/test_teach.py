@@ -12,7 +12,7 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.growth.teach import between, refusals
+from arml.growth.teach import between, refusals, with_replay
 from arml.results.files import read_json
 from arml.results.scores import Score, Scores
 from arml.tasks.functions import functions_2d
@@ -139,3 +139,8 @@ def test_weights_go_a_part_of_the_way():
     arrays = (jax.tree.leaves(eqx.filter(m, eqx.is_inexact_array)) for m in (old, new, half))
     for a, b, c in zip(*arrays, strict=True):
         np.testing.assert_allclose(c, (np.asarray(a) + np.asarray(b)) / 2, rtol=1e-5)
+
+
+def test_shares_of_known_families_that_are_drawn_anew():
+    assert with_replay({"c": 1.0}, ["a", "b"], 0.5) == {"c": 0.5, "a": 0.25, "b": 0.25}
+    assert with_replay({"a": 1.0}, ["a"], 0.5) == {"a": 1.0}

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from arml.growth.replay import kept
 
 import arml
 from arml.algorithms.arml_extensions import with_own_layers
 from arml.experiment.contract import same
-from arml.growth.replay import kept
 from arml.nn.networks import MLPOptions
 from arml.report.tables import markdown
 from arml.results.files import read_json

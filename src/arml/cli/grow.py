@@ -1,24 +1,15 @@
-"""New families: `arml grow` teaches them to a trained learner, and `arml train --stream` trains a
-learner on families that arrive one after another."""
+"""`arml grow` teaches new families of tasks to a trained learner."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import isfinite
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
-from arml.cli.console import command, parse, print_json, say
-from arml.cli.options import TrainingOptions, read_command, timed
-from arml.experiment.choose import STREAM_MINUTES
-from arml.growth.stream import StreamOptions, train_stream
-from arml.report.growth import measured
+from arml.cli.console import parse, print_json, say
 from arml.report.tables import METRIC_NAMES, duration, grid, number
-from arml.results.scores import format_score, number_of
+from arml.results.scores import format_score
 
 
 @dataclass(frozen=True)
@@ -79,58 +70,3 @@ def grow_command(arguments: Sequence[str]) -> None:
         say(console, f"{tasks}, the same before and after")
         console.print(grid(("family", "before", "after", "gain ± 95%"), rows))
     say(console, f"{verdict} ({duration(found['seconds'])} in all)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamCommand(TrainingOptions):
-    """Meta-train on families that arrive one after another; the same command goes on after the last
-    whole stage.
-
-    `arml train RECIPE --stream --run DIR`, or `arml train --stream --data FOLDER... --run DIR` for
-    your own pictures. --steps are those of the whole stream.
-    """
-
-    stream: Annotated[StreamOptions, arg(name="")] = field(default_factory=StreamOptions)
-    json: bool = False
-    """Print JSON: the measures, and the scores of each stage."""
-
-
-def stream_command(arguments: Sequence[str]) -> None:
-    since = time.monotonic()
-    parsed = read_command(StreamCommand, arguments, prog="arml train --stream")
-    options, experiment = parsed.options, parsed.experiment
-    console = Console(stderr=options.json)
-    say(console, *parsed.lines)
-    experiment = timed(parsed, since, devices=1, console=console, usual=STREAM_MINUTES)
-    found = train_stream(
-        experiment, options.run, options.stream, say=lambda line: say(console, line)
-    )
-    metric, stages = found["metric"], found["records"]
-    measures = measured(stages, metric)
-    if options.json:
-        each = [{"family": one["family"], "scores": one["scores"]} for one in stages]
-        print_json({"metric": metric, **measures, "stages": each})
-        return
-    families = [*dict.fromkeys(stage["family"] for stage in stages)]
-    rows, known = [], set[str]()
-    for place, stage in enumerate(stages, 1):
-        known.add(stage["family"])
-        scores = {name: number(stage["scores"][name], metric) for name in families}
-        cells = [score if name in known else f"({score})" for name, score in scores.items()]
-        mean = fmean(number_of(stage["scores"][name]) for name in known)
-        rows.append((f"{place}: {stage['family']}", *cells, number(mean, metric)))
-    what = f"{METRIC_NAMES[metric]} on test tasks of each family after each stage"
-    say(console, f"{what}; in brackets where the family has not come yet")
-    console.print(grid(("stage", *families, "mean so far"), rows))
-    forgot = ""
-    if isfinite(measures["forgetting"]):
-        forgot = (
-            f", forgetting {measures['forgetting']:+.0%} (the mean share of its best score that a "
-            "family has lost since)"
-        )
-    say(
-        console,
-        f"Final mean {number(measures['final_mean'], metric)}{forgot}; "
-        f"{measures['tasks']:,} training tasks, of which {measures['replayed']:,} were replayed.",
-        f"next: {command('evaluate', str(options.run))}",
-    )

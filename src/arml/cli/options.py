@@ -116,15 +116,13 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
     return Parsed(options, experiment, lines, [*again, *rest])
 
 
-def timed(
-    parsed: Parsed[T], since: float, *, devices: int, console: Console, usual: float = MINUTES
-) -> Experiment:
-    """The experiment with as many steps as fit in the minutes that were asked for, or in the
-    `usual` ones if the user gave data alone. A run that exists keeps its steps."""
+def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) -> Experiment:
+    """The experiment with as many steps as fit in the minutes that were asked for, or in
+    `MINUTES` if the user gave data alone. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
     minutes = options.minutes
     if minutes is None and parsed.lines and not options.steps:
-        minutes = usual
+        minutes = MINUTES
     if minutes is None or not experiment.steps:
         return experiment
     folder = next(iter(seeds_in(options.run)), options.run)

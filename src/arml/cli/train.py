@@ -31,7 +31,7 @@ class TrainOptions(TrainingOptions):
     `arml train RECIPE --run DIR` trains a recipe, which is a setting and a method: `arml list`
     shows them, and `arml train RECIPE --help` the options of one. `arml train --data FOLDER...`
     trains on your own pictures, with options that suit them; it prints each choice, and every
-    option can be given. `arml train --stream` learns families that arrive one after another.
+    option can be given.
     """
 
     seeds: int = 1
@@ -71,11 +71,6 @@ class TrainOptions(TrainingOptions):
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    if "--stream" in arguments:
-        from arml.cli.grow import stream_command
-
-        stream_command([word for word in arguments if word != "--stream"])
-        return 0
     since = time.monotonic()
     parsed = read_command(TrainOptions, arguments, prog="arml train")
     options, experiment = parsed.options, parsed.experiment

@@ -33,10 +33,9 @@ AVERAGE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
 SAMPLED = 48
 """How many pictures of a family have their sizes read."""
-MINUTES, STREAM_MINUTES = 10.0, 60.0
+MINUTES = 10.0
 """How long a training takes if nothing is asked for. Learners of pictures were nearly as good after
-three minutes as after ten (`benchmarks/results/time_to_accuracy.json`); a stream has several
-families to learn."""
+three minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
 TRIAL = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 AFTER = 8.0

@@ -1,5 +1,1 @@
-"""A learner that grows: families of tasks arrive one after another, and it keeps those it knows.
-
-To be read in this order: `replay` (tasks of known families), `folder` (the run folder of a learner
-that grows), `stream` (`arml train --stream`) and `teach` (`arml grow`).
-"""
+"""A trained learner is taught new families of tasks (`arml grow`), and keeps those it knows."""

@@ -5,12 +5,14 @@ outer rate. On held-out classes the new learner must be
 better on each new family, with an interval above zero, and the interval of no known family may
 allow a loss that matters. A learner that fails is tried again with weights a part of the way,
 theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
-kept. The result is a run folder.
+kept. The result is a run folder, whose `growth.json`
+has the decision and the scores.
 
 [1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
     lies a model that keeps most of what both can do.
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,24 +20,33 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
-from arml.experiment.running import Run, claim, like
-from arml.growth.folder import SPLIT, check_new_run, publish
-from arml.growth.replay import with_replay
+from arml.experiment.running import CHECKPOINTS, METRICS, Clocked, Run, check_place, claim, like
 from arml.predict.files import locate
 from arml.predict.learner import FewShotLearner
-from arml.results.files import Json, RunError, locked, read_json
+from arml.results.files import (
+    LOCK,
+    Json,
+    RunError,
+    locked,
+    plain,
+    read_json,
+    write_json,
+    write_text,
+)
 from arml.results.scores import Score, Scores, paired
-from arml.tasks.mixture import Mixture, equal_shares, mixture
+from arml.tasks.mixture import Mixture, Stage, equal_shares, mixture
 from arml.tasks.options import Splits, splits_of
-from arml.training.checkpoint import named
+from arml.training import checkpoint
 from arml.training.evaluate import Held, evaluate
-from arml.training.fit import OuterOptions, fit
+from arml.training.fit import OuterOptions, fit, start
 
+SPLIT, FILE = "split.json", "growth.json"
 RATE = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
 MATTERS = {"accuracy": 0.02, "mse": 0.10}
@@ -146,8 +157,13 @@ def grow(
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
         claim(whole, splits, folder)
         content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
-        losses = [(line["step"], line["loss"]) for line in fitted.history]
-        publish(folder, result, content, whole, losses, step=steps, seconds=outcome["seconds"])
+        write_json(folder / FILE, content)
+        losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
+        write_text(folder / METRICS, "".join(json.dumps(loss) + "\n" for loss in losses))
+        # Last: the folder is a run when its checkpoint is there.
+        state = start(result, whole.outer.build(steps))
+        clocked = Clocked(state, np.asarray(outcome["seconds"]))
+        checkpoint.save(folder / CHECKPOINTS, steps, clocked)
     return outcome
 
 
@@ -261,13 +277,15 @@ def _check_data(
     if lost:
         raise ValueError(f"expected data of the family {lost[0]!r}, got none: add it to --known")
     blank = like(experiment, problem).state.learner
-    shapes = [{n: a.shape for n, a in named(m).items()} for m in (teacher.learner, blank)]
+    shapes = [
+        {n: a.shape for n, a in checkpoint.named(m).items()} for m in (teacher.learner, blank)
+    ]
     if shapes[0] != shapes[1]:
         raise ValueError(
             "the learner has weights for each class of its training data, and these cannot grow: "
             "choose a learner without an auxiliary classifier"
         )
-    if (place / "checkpoints").is_dir():
+    if (place / CHECKPOINTS).is_dir():
         old: Json = Run(place).config.get("sources") or {}
         if changed := [name for name in old if splits.sources.get(name) != old[name]]:
             raise RunError(f"{place}: the data of {changed[0]!r} has changed since the training")
@@ -278,3 +296,23 @@ def _check_data(
                 f"{place}: the split of {changed[0]!r} is not that of its data: copy "
                 f"{place / SPLIT} back as it was, or train anew"
             )
+
+
+def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
+    """The stage with `share` of its tasks drawn anew, in equal parts, from the `known` families
+    outside it; the stage itself if there are none."""
+    old = [name for name in known if name not in stage]
+    if not old or not share:
+        return dict(stage)
+    fresh = {name: part * (1 - share) for name, part in stage.items()}
+    return fresh | {name: share / len(old) for name in old}
+
+
+def check_new_run(folder: Path) -> None:
+    """Raise `RunError` for a folder that is not empty."""
+    check_place(folder)
+    if any(path.name not in (SPLIT, LOCK) for path in folder.glob("*")):
+        holds = "a learner that has grown" if (folder / FILE).is_file() else "other files"
+        raise RunError(
+            f"expected an empty or new folder, got {folder}, which holds {holds}: name another"
+        )

@@ -1,23 +1,23 @@
-"""Stages, and replay of kept tasks."""
+"""Replay of kept tasks, and the measures of a stream against values computed by hand."""
+
+import math
 
 import jax
 import numpy as np
+import pytest
 from scipy.stats import chisquare
 
-from arml.growth.replay import kept, replay, with_replay
 from arml.tasks.functions import functions_2d
 from arml.tasks.mixture import mixture
+from study.replay import forgetting, kept, measures, replay
 
 STREAM = mixture(functions_2d(shots=3, queries=3))
+ERRORS = np.array([[1.0, 9.0, 9.0], [1.5, 2.0, 9.0], [0.9, 3.0, 4.0]])
+"""R[stage, family] of an error; family f comes at stage f."""
 
 
 def drawn(tasks, n=400):
     return jax.jit(jax.vmap(tasks.sample))(jax.random.split(jax.random.key(3), n))
-
-
-def test_shares_of_known_families_that_are_drawn_anew():
-    assert with_replay({"c": 1.0}, ["a", "b"], 0.5) == {"c": 0.5, "a": 0.25, "b": 0.25}
-    assert with_replay({"a": 1.0}, ["a"], 0.5) == {"a": 1.0}
 
 
 def test_what_is_replayed_are_tasks_that_were_drawn_before():
@@ -44,3 +44,24 @@ def test_without_known_families_nothing_is_replayed():
     assert set(np.asarray(found.family).tolist()) == {STREAM.families.index("line")}
     ys = np.asarray(found.query.y)[:, 0, 0]
     assert len(np.unique(ys)) == len(ys)
+
+
+def test_forgetting_by_hand():
+    # a ends at its best; b's best was 2; c came last.
+    assert forgetting(ERRORS, (0, 1, 2), "mse") == pytest.approx((0.0 + 0.5) / 2)
+    accuracies = np.array([[0.8, 0.2], [0.6, 0.7], [0.7, 0.9]])
+    assert forgetting(accuracies, (0, 1), "accuracy") == pytest.approx((0.1 / 0.8 + 0.0) / 2)
+    assert math.isnan(forgetting(np.array([[0.5]]), (0,), "mse"))
+
+
+def test_a_stream_is_measured_over_its_families():
+    names = ("a", "b", "c")
+    stages = [
+        {"family": name, "scores": dict(zip(names, row, strict=True)), "tasks": 10}
+        | {"replayed": 5 * (i > 0)}
+        for i, (name, row) in enumerate(zip(names, ERRORS.tolist(), strict=True))
+    ]
+    found = measures(stages, "mse")
+    assert found["final_mean"] == pytest.approx((0.9 + 3.0 + 4.0) / 3)
+    assert found["forgetting"] == forgetting(ERRORS, (0, 1, 2), "mse")
+    assert (found["tasks"], found["replayed"]) == (30, 10)
