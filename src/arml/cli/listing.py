@@ -7,7 +7,6 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import command, listed, parse, print_json, say
-from arml.report.tables import duration
 from arml.results.files import Json
 
 
@@ -91,12 +90,12 @@ def _measured(recipe: str) -> Json:
 
 
 def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
-    """Print recipes with their scores in the study, and their pace on this machine."""
+    """Print recipes with their scores in the study."""
     from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, paces, settings, study_scores
+    from arml.experiment.recipes import RECIPES, settings, study_scores
 
     one_setting = len({name.split("/")[0] for name in recipes}) == 1
-    rows, here = [], paces()
+    rows = []
     notes = {"minutes: the time of one training of the study on one CPU core": None}
     for name in recipes:
         (place, method), found = name.split("/"), _measured(name)
@@ -112,14 +111,9 @@ def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
                 "steps, a mean over the study's trainings (one to five); which differences are "
                 "more than chance: study/README.md"
             ] = None
-        pace = here.get(name)
-        own = f"{pace:.2g} s, {duration(pace * RECIPES[name].steps)}" if pace else ""
         about = ALGORITHMS[method].about if one_setting else settings()[place].description
-        rows.append((name, score, f"{minutes:g}" if minutes else "", *[own] * bool(here), about))
-    if here:
-        said = "here: seconds of a step, and time of all steps, in the last run on this machine"
-        notes[said] = None
-    console.print(listed(("recipe", "score", "minutes", *["here"] * bool(here), ""), rows))
+        rows.append((name, score, f"{minutes:g}" if minutes else "", about))
+    console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)
     first = recipes[0]
     # The data that a command needs are placeholders, and not quoted.

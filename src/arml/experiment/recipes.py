@@ -24,7 +24,6 @@ from arml.core.compilation import ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, adapted_to, parameters
 from arml.core.registry import nearest
-from arml.datasets.folders import default_folder
 from arml.experiment.options import (
     BENCHMARK,
     IMAGES,
@@ -35,10 +34,9 @@ from arml.experiment.options import (
     VECTORS,
     Experiment,
     TaskFamily,
-    fingerprint,
 )
 from arml.nn.networks import Conv4Options, MLPOptions, SetNetwork
-from arml.results.files import JsonView, read_json, write_json
+from arml.results.files import JsonView
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
@@ -113,8 +111,6 @@ USUAL: dict[str, dict[str, Any]] = {
 }
 """Options of experiments that differ from those of the paper's 2-D regression, by the kind of their
 tasks."""
-PACES = "paces.json"
-"""The paces of recipes on this machine, in the cache."""
 UNNAMED = OwnOptions()
 """Stands for tasks that are given later."""
 
@@ -266,21 +262,6 @@ def study_scores() -> JsonView:
     """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
     each method `scores` and `minutes`."""
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
-
-
-def paces() -> JsonView:
-    """Seconds of an outer step of each recipe that was trained on this machine."""
-    with contextlib.suppress(ValueError, OSError):  # there is none, or it is damaged
-        return read_json(default_folder() / PACES)
-    return {}
-
-
-def note_pace(experiment: Experiment, seconds: float) -> None:
-    """Remember the seconds of an outer step, if the experiment is a recipe as it is."""
-    name, known = experiment.recipe, RECIPES.get(experiment.recipe)
-    if known and fingerprint(replace(experiment, steps=known.steps)) == fingerprint(known):
-        with contextlib.suppress(ValueError, OSError):  # it is a convenience
-            write_json(default_folder() / PACES, {**paces(), name: float(f"{seconds:.3g}")})
 
 
 class Recipes(Mapping[str, Experiment]):

@@ -28,7 +28,7 @@ from arml.experiment.options import (
     problem_of,
     to_json,
 )
-from arml.experiment.recipes import experiment_for, initial, note_pace, started
+from arml.experiment.recipes import experiment_for, initial, started
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import (
     Json,
@@ -275,7 +275,6 @@ def run(
         if first and not experiment.steps:
             checkpoint.save(checkpoints, 0, now)
         began = time.monotonic() - float(now.seconds)
-        timed: list[tuple[float, int]] = []
         falls = score_of(splits.train.problem)[0] == "mse"
         scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
         load_plugins()
@@ -300,7 +299,6 @@ def run(
         with closing(loop):
             for moment in loop:
                 before, done = done, moment.step
-                timed.append((time.monotonic(), done))
                 record = moment.record
                 rows = [{"loss": record["loss"]}]
                 if "validation" in record:
@@ -325,9 +323,6 @@ def run(
                     checkpoint.save(checkpoints, done, now)
                 if stopping:
                     break
-        if first and len(timed) > 1:  # the first interval compiles
-            (since, at), (until, end) = timed[0], timed[-1]
-            note_pace(experiment, (until - since) / (end - at))
         return done
 
 
