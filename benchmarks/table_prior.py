@@ -20,15 +20,16 @@ causes, another node of the network, random trees over the columns, or a linear 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from msgspec import Meta
 
 import arml
-from arml.core.checks import at_least
+from arml.core.checks import MOST, Count, check_types
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.tasks.options import Splits, splits_of
 
@@ -385,13 +386,13 @@ class TablesOptions:
 
     predict: Literal["classes", "numbers"] = "classes"
     """The kind of target."""
-    columns: int = 20
+    columns: Annotated[int, Meta(ge=2, le=MOST)] = 20
     """The most columns of a table; a category has a column for each of its values."""
-    ways: int = 10
+    ways: Annotated[int, Meta(ge=2, le=1_000)] = 10
     """The most classes of a task."""
-    rows: int = 40
+    rows: Count = 40
     """The most rows of a support set."""
-    questions: int = 20
+    questions: Count = 20
     """Queries of a task."""
 
     @property
@@ -410,9 +411,7 @@ class TablesOptions:
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid, before any data is read."""
-        at_least(self, ("columns",), 2)
-        at_least(self, ("ways",), 2, most=1_000)
-        at_least(self, ("rows", "questions"), 1)
+        check_types(self)
         if self.predict == "classes" and min(self.rows, self.questions) < self.ways:
             raise ValueError(
                 f"rows and questions must be at least the {self.ways} ways, got {self.rows} and "

@@ -1,6 +1,7 @@
 """The contract on vectors, with few ways and many; and what regression is refused for."""
 
 from dataclasses import replace
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import jax
 import pytest
@@ -37,11 +38,12 @@ def test_regression_is_refused_where_it_has_no_meaning(name):
 def test_numbers_below_their_bounds_are_refused(name):
     usual = ALGORITHMS[name].options(SETUPS["vectors"].tasks.problem)
     check_options(usual)
-    bounds = [(key, 0) for kind in type(usual).__mro__ for key in vars(kind).get("POSITIVE", ())]
-    for kind in type(usual).__mro__:
-        for key, least in vars(kind).get("LEAST", {}).items():
-            bounds.append((key, (least[0] if isinstance(least, tuple) else least) - 1))
-    for key, bad in bounds:
-        value = (bad,) if isinstance(getattr(usual, key), tuple) else type(getattr(usual, key))(bad)
-        with pytest.raises(ValueError, match=f"{key} must be"):
-            check_options(replace(usual, **{key: value}))
+    for name, kind in get_type_hints(type(usual), include_extras=True).items():
+        many = get_origin(kind) is tuple
+        kind = get_args(kind)[0] if many else kind
+        if get_origin(kind) is not Annotated:
+            continue
+        number, bounds = get_args(kind)
+        bad = number(bounds.gt if bounds.ge is None else bounds.ge - 1)
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            check_options(replace(usual, **{name: (bad,) if many else bad}))

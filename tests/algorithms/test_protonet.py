@@ -9,8 +9,6 @@ import pytest
 
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
-from arml.experiment.options import from_json, to_json
-from arml.experiment.recipes import recipe
 from arml.nn.heads import ABSENT
 from small import KEY, close, meta, network, predictions, task
 
@@ -68,10 +66,3 @@ def test_classes_that_a_task_lacks_take_no_part():
     close(ours[:, labels], predictions(few, on), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(ours[:, [1, 3]], ABSENT)
     close(meta(many, spread), meta(few, on), rtol=1e-3, atol=1e-6)
-
-
-def test_a_file_of_an_earlier_version_names_the_rotation_otherwise():
-    value = to_json(recipe("folders/protonet-turns"))
-    algorithm = value["algorithm"]
-    value["algorithm"] = {**algorithm, "in_turns": algorithm.pop("rotate")}
-    assert from_json(value, "config.json") == recipe("folders/protonet-turns")

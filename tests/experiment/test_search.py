@@ -59,7 +59,7 @@ def test_a_range_of_a_factor_of_ten_is_logarithmic():
         ("algorithm.rate=1..5", "algorithm has inner_rate, inner_steps"),
         ("algorithm.inner_rate=1..0.1", "a range of numbers from low to high"),
         ("algorithm.inner_rate=0.1..x", "algorithm.inner_rate=0.1..x: Expected `float`, got `str`"),
-        ("algorithm.inner_rate=-1..1", "inner_rate must be 0 or more"),
+        ("algorithm.inner_rate=-1..1", "Expected `float` >= 0"),
         ("outer.schedule=steep", "outer.schedule=steep: Invalid enum value 'steep'"),
         ("algorithm.inner_rate", "LOW..HIGH or"),
         ("network.hidden=4,8", "LOW..HIGH or"),

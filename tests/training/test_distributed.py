@@ -120,7 +120,7 @@ def test_a_process_that_dies_ends_the_other_and_the_run_goes_on(killed, tmp_path
     [
         (("h:1", 3, 0), (4, 0), "batch must be a multiple of the 3 devices of the 3 processes"),
         (("h:1", 2, 0), (4, 4), "batch must be a multiple of the 8 devices of the 2 processes"),
-        (("h:1", 2, 2), (4, 0), "process must be at most 1, got 2"),
+        (("h:1", 2, 2), (4, 0), "process must be from 0 to 1, got 2"),
         (("h:1", 0, 0), (4, 0), "processes must be at least 1, got 0"),
         (("h", 2, 0), (4, 0), "coordinator must be HOST:PORT, got 'h'"),
         (("", 2, 0), (4, 0), "coordinator must be HOST:PORT, got ''"),

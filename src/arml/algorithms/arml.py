@@ -34,15 +34,17 @@ Differences
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+from msgspec import Meta
 
 from arml.algorithms.conditioned import Conditioned, Embedder, Modulate
 from arml.algorithms.method import Method
+from arml.core.checks import Count, NonNegative, Positive
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -281,32 +283,20 @@ def drawn_vertices(
 class ARMLOptions(InnerOptions):
     """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
-    LEAST: ClassVar = {
-        "clusters": 1,
-        "width": 1,
-        "window": 1,
-        "hidden": 1,
-        "layers": (1, 1_000),
-        "vertices": (0, 1_000),
-        "mu_1": 0,
-        "mu_2": 0,
-    }
-    POSITIVE: ClassVar = ("gamma_s",)
-
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
     """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
     the task, the mean of all samples (I)."""
-    clusters: int = 2
+    clusters: Count = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
     """Edges between prototypes: learned relations, or none (III)."""
-    vertices: int = 6
+    vertices: Annotated[int, Meta(ge=0, le=1_000)] = 6
     """Vertices of the meta-knowledge graph; 0 removes the graph, and with it the links (IV)."""
     propagation: Literal["gcn", "sage", "gat"] = "gcn"
     """Message passing on the super-graph."""
     normalise: Literal["row", "symmetric"] = "symmetric"
     """Normalisation of the GCN's adjacency."""
-    layers: int = 1
+    layers: Annotated[int, Meta(ge=1, le=1_000)] = 1
     """Layers of message passing."""
     summary: Literal["gru", "mlp"] = "gru"
     """Autoencoders of the prototypes: recurrent, or element by element (VI)."""
@@ -314,20 +304,20 @@ class ARMLOptions(InnerOptions):
     """The input of the first autoencoder."""
     error: Literal["mean", "frobenius"] = "mean"
     """Reconstruction error: mean square, or squared Frobenius norm."""
-    mu_1: float = 0.01
+    mu_1: NonNegative = 0.01
     """Weight of the second reconstruction, L_t; 0 for ablation V."""
-    mu_2: float = 0.01
+    mu_2: NonNegative = 0.01
     """Weight of the first reconstruction, L_q; 0 for ablation V."""
     gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
     before the activation and not on weights: batch normalisation cancels the scale of a filter."""
-    gamma_s: float = 2**0.5
+    gamma_s: Positive = 2**0.5
     """Scale of the distances between prototypes and vertices, Eq. (6)."""
-    width: int = 40
+    width: Count = 40
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[Count, ...] = ()
     """Hidden layers of the embedding of vectors; without any it is linear."""
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
@@ -337,7 +327,7 @@ class ARMLOptions(InnerOptions):
     """Embedding of images: the authors' network, or filters pooled over the picture. Initial
     vertices are the authors' too (Glorot-uniform, as single rows), or as large as pooled
     embeddings."""
-    window: int = 3
+    window: Count = 3
     """Window of the convolutions in the authors' image embedding."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""

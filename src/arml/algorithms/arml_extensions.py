@@ -32,12 +32,13 @@ for it. A task blends the weights of the networks, where a mixture would blend t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray, PyTree
+from msgspec import Meta
 
 from arml.algorithms.arml import (
     PAPER,
@@ -53,7 +54,7 @@ from arml.algorithms.arml import (
 )
 from arml.algorithms.conditioned import Conditioned, Embedder
 from arml.algorithms.method import Changes
-from arml.core.checks import classes_only
+from arml.core.checks import Count, Positive, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Code, Embedding, Network, Penalty
@@ -340,14 +341,10 @@ head, in units of the noise's. Both are learned."""
 class ExtendedARMLOptions(InnerOptions):
     """ARML with vertices that own modulations of the network."""
 
-    LEAST: ClassVar = {"width": 1, "hidden": 1, "vertices": (1, 1_000), "mu": (0, 1_000)}
-    POSITIVE: ClassVar = ("gamma_s",)
-    GONE: ClassVar = {"grown": 0}
-
     head: Literal["learned", "prototypes", "ridge"] = "learned"
     """Head that a task starts from: one that all tasks share; one made from the task's prototypes;
     or, in regression, the solution of ridge regression on the features."""
-    vertices: int = 4
+    vertices: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Vertices of the graph."""
     read_by: Literal["place", "evidence"] = "place"
     """How a task reads the vertices: by the places of its prototypes, or also by how well the
@@ -356,13 +353,13 @@ class ExtendedARMLOptions(InnerOptions):
     gate: Literal["templates", "layers", "weights"] = "templates"
     """What a vertex owns: a scale and a shift of every unit; or, in regression, layers that make
     these from the mean prototype; or also an offset of every weight."""
-    mu: float = 0.1
+    mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices."""
-    gamma_s: float = 1.0
+    gamma_s: Positive = 1.0
     """Scale of the distances between prototypes and vertices, Eq. (6) of ARML's paper."""
-    width: int = 64
+    width: Count = 64
     """Dimension of the embedding and of the vertices in regression."""
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[Count, ...] = ()
     """Hidden layers of the embedding in regression; without any it is linear."""
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ Differences
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -46,6 +46,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from arml.algorithms.method import Method
+from arml.core.checks import Count
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, Rule, join, split, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -109,9 +110,7 @@ class BMAMLOptions(InnerOptions):
     """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
     learns one rate for each parameter, the same for all particles."""
 
-    LEAST: ClassVar = {"particles": 1}
-
-    particles: int = 5
+    particles: Count = 5
     """Initialisations, each meta-learned by itself."""
     acts: Literal["all", "head"] = "all"
     """The kind of particles: whole networks, or heads on a shared body (images)."""

@@ -27,7 +27,6 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -36,6 +35,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import Conditioned, Embedder
 from arml.algorithms.method import Method
+from arml.core.checks import Count, NonNegative, Positive
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -160,20 +160,17 @@ class HSMLOptions(InnerOptions):
     """HSML: a tree of task clusters tailors the initialisation, one gate a parameter. The defaults
     are the authors' on their regression of 1-D functions."""
 
-    LEAST: ClassVar = {"clusters": 1, "embedding": 1, "width": 1, "window": 1, "mu": 0}
-    POSITIVE: ClassVar = ("spread",)
-
-    clusters: tuple[int, ...] = (4, 2)
+    clusters: tuple[Count, ...] = (4, 2)
     """Clusters of each level of the tree, leaves first; a root joins the last."""
-    spread: float = 2.0
+    spread: Positive = 2.0
     """Scale s of the squared distances to the leaves' centres."""
-    embedding: int = 20
+    embedding: Count = 20
     """Dimension of a sample's embedding."""
-    width: int = 40
+    width: Count = 40
     """Dimension of the code and of the tree's nodes."""
-    window: int = 5
+    window: Count = 5
     """Window of the image embedding's convolutions."""
-    mu: float = 0.01
+    mu: NonNegative = 0.01
     """Weight of the reconstruction."""
 
     def check(self) -> None:

@@ -22,13 +22,13 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
+from arml.core.checks import NonNegative, Positive
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -40,12 +40,9 @@ from arml.nn.networks import BaseNetwork, layers, with_body
 class LLAMAOptions(InnerOptions):
     """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
 
-    LEAST: ClassVar = {"eta": 0}
-    POSITIVE: ClassVar = ("precision",)
-
-    eta: float = 1e-6
+    eta: NonNegative = 1e-6
     """Weight of the log determinant; 0 for MAML."""
-    precision: float = 1.0
+    precision: Positive = 1.0
     """Precision of the prior on the weights, above 0."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "LLAMA":

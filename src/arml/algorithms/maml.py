@@ -18,7 +18,6 @@ Differences
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,6 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from arml.algorithms.imaml import ImplicitDescent
 from arml.algorithms.maml_plus_plus import StepRates, importance
 from arml.algorithms.method import Method
+from arml.core.checks import NonNegative, Steps
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, steps_of, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -70,14 +70,12 @@ class MAMLOptions(InnerOptions):
     """MAML, first-order MAML and Meta-SGD; iMAML (`implicit`) and MAML++ (`step_rates` and
     `multi_step`)."""
 
-    LEAST: ClassVar = {"implicit": 0, "multi_step": (0, 10**9)}
-
-    implicit: float = 0.0
+    implicit: NonNegative = 0.0
     """iMAML: strength lambda of the term that keeps a task near the initialisation. Above 0 the
     outer gradient is implicit: its memory does not grow with the inner steps."""
     step_rates: bool = False
     """MAML++: learn a rate for each array and inner step; each starts at inner_rate."""
-    multi_step: int = 0
+    multi_step: Steps = 0
     """MAML++: outer steps over which the query losses after all inner steps count, less and less;
     0 to count only the last."""
 

@@ -24,7 +24,7 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -33,6 +33,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import Conditioned, Encoder, Modulate
 from arml.algorithms.method import Method
+from arml.core.checks import Count
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -150,13 +151,11 @@ class ImageEncoder(Encoder):
 class MUMOMAMLOptions(InnerOptions):
     """MUMOMAML: a code of the support set modulates each hidden unit of the initialisation."""
 
-    LEAST: ClassVar = {"width": 1, "filters": 1}
-
     modulation: Literal["sigmoid", "film"] = "sigmoid"
     """Operation on hidden units before their activation."""
-    width: int = 40
+    width: Count = 40
     """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
-    filters: int = 32
+    filters: Count = 32
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:

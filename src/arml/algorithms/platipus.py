@@ -25,7 +25,6 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -34,6 +33,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
+from arml.core.checks import Count, NonNegative, Positive
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -64,16 +64,13 @@ def divergence(
 class PLATIPUSOptions(InnerOptions):
     """PLATIPUS: MAML from initialisations sampled around the task's own."""
 
-    LEAST: ClassVar = {"prior_rate": 0, "kl_weight": 0, "samples": 1}
-    POSITIVE: ClassVar = ("noise",)
-
-    prior_rate: float = 0.01
+    prior_rate: NonNegative = 0.01
     """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
-    kl_weight: float = 1e-6
+    kl_weight: NonNegative = 1e-6
     """Weight of the divergence."""
-    samples: int = 10
+    samples: Count = 10
     """Initialisations that a prediction averages over."""
-    noise: float = 0.3
+    noise: Positive = 0.3
     """Standard deviation of the targets' noise (regression)."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "PLATIPUS":

@@ -15,13 +15,12 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import classes_only
+from arml.core.checks import Positive, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -47,9 +46,7 @@ class ProtoMAML(Learner):
 class ProtoMAMLOptions(InnerOptions):
     """Proto-MAML: MAML whose head starts from the task's prototypes."""
 
-    POSITIVE: ClassVar = ("scale",)
-
-    scale: float = 0.05
+    scale: Positive = 0.05
     """Initial scale of the squared distances, which is learned."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:

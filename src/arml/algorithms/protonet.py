@@ -26,7 +26,6 @@ Differences
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -34,7 +33,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, classes_only
+from arml.core.checks import Options, Positive, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Network
 from arml.nn.heads import CLASSIFIERS, Classifier, Embedded, Labels, Metric, Samples
@@ -45,9 +44,7 @@ from arml.nn.networks import Body, with_body
 class DistanceOptions(Options):
     """The options of methods that compare distances to classes."""
 
-    POSITIVE: ClassVar = ("scale",)
-
-    scale: float = 1.0
+    scale: Positive = 1.0
     """Scale of the distances."""
     learn_scale: bool = False
     """Learn the scale, which starts at `scale`."""
@@ -61,8 +58,6 @@ class DistanceOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class ProtoNetOptions(DistanceOptions):
     """ProtoNet: the nearest class mean in a learned embedding. The paper has no scale."""
-
-    RENAMED: ClassVar = {"in_turns": "rotate"}
 
     metric: Metric = "squared"
     """The squared distance; or for two shots or more a regularised Mahalanobis distance, with one

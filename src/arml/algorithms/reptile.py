@@ -22,7 +22,6 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -31,7 +30,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options
+from arml.core.checks import NonNegative, Options, Whole
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Learner, Network
@@ -73,13 +72,11 @@ class ReptileOptions(Options):
     """Reptile: the initialisation moves towards where each task's own steps lead. Its outer
     optimiser is `sgd` with a rate that falls from 1 to 0."""
 
-    LEAST: ClassVar = {"inner_rate": 0, "inner_steps": 0, "inner_batch": 0}
-
-    inner_rate: float = 0.001
+    inner_rate: NonNegative = 0.001
     """Adam's step size on a task."""
-    inner_steps: int = 8
+    inner_steps: Whole = 8
     """Adam's steps on a task."""
-    inner_batch: int = 10
+    inner_batch: Whole = 10
     """Examples of a minibatch; 0 for all."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "Reptile":

@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, at_least
+from arml.core.checks import Count, Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Distribution, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
@@ -503,18 +503,17 @@ class Tables(MetaLearner):
 class TablesOptions(Options):
     """Tables: attention over cells chooses the kernel of each task; any columns, classes."""
 
-    width: int = 32
+    width: Count = 32
     """Numbers of a token."""
-    depth: int = 2
+    depth: Count = 2
     """Layers of attention."""
-    heads: int = 2
+    heads: Count = 2
     """Heads of attention; they divide the width."""
-    vertices: int = 8
+    vertices: Count = 8
     """Vertices of the meta-knowledge graph, each with a template; one for no graph."""
 
     def check(self) -> None:
-        """Raise `ValueError` if an option is out of range."""
-        at_least(self, ("width", "depth", "heads", "vertices"), 1)
+        super().check()
         if self.width % self.heads:
             raise ValueError(
                 f"heads must divide the width of {self.width}, got {self.heads}: change one"

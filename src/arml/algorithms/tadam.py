@@ -30,7 +30,7 @@ Differences
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.algorithms.protonet import DistanceOptions
-from arml.core.checks import classes_only
+from arml.core.checks import NonNegative, Positive, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Network
@@ -71,15 +71,13 @@ class TaskEmbedding(eqx.Module):
 class TADAMOptions(DistanceOptions):
     """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
 
-    LEAST: ClassVar = {"film_decay": 0, "auxiliary": 0}
-
-    scale: float = 7.5
+    scale: Positive = 7.5
     """Scale alpha of the distances."""
     metric: Literal["euclidean", "squared"] = "euclidean"
     """Distance to the prototypes."""
-    film_decay: float = 0.01
+    film_decay: NonNegative = 0.01
     """Weight of half the squares of the factors gamma_0 and beta_0, which start at zero."""
-    auxiliary: float = 0.395
+    auxiliary: NonNegative = 0.395
     """Weight of the auxiliary classification among all training classes; 0 for none."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TADAM":

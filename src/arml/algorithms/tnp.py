@@ -27,15 +27,16 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
+from msgspec import Meta
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options
+from arml.core.checks import Count, Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Learner, Network
 from arml.nn.heads import units
@@ -51,13 +52,11 @@ _LEAST = 0.01
 class TNPOptions(Options):
     """TNP: a transformer that reads the support set and answers the queries."""
 
-    LEAST: ClassVar = {"width": 1, "heads": 1, "layers": (1, 100)}
-
-    width: int = 64
+    width: Count = 64
     """Numbers of a token."""
-    layers: int = 4
+    layers: Annotated[int, Meta(ge=1, le=100)] = 4
     """Blocks of attention."""
-    heads: int = 4
+    heads: Count = 4
     """Heads of attention, which divide the width."""
 
     def check(self) -> None:

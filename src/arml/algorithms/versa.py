@@ -31,7 +31,7 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options
+from arml.core.checks import Count, Options
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import log_mean_probability
@@ -127,11 +127,9 @@ class Amortised(eqx.Module):
 class VERSAOptions(Options):
     """VERSA: a network that returns a Gaussian over the task's linear head."""
 
-    LEAST: ClassVar = {"samples": 1, "width": 1}
-
-    samples: int = 10
+    samples: Count = 10
     """Samples of the head, in training and at test; regression needs none."""
-    width: int = 256
+    width: Count = 256
     """Width of the hidden layers of the networks that make the head."""
 
     def build(

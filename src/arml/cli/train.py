@@ -13,7 +13,7 @@ from tyro.conf import arg
 
 from arml.cli.console import INTERRUPTED, Display, Stop, command, say
 from arml.cli.options import TrainingOptions, read_command, timed
-from arml.core.checks import at_least
+from arml.core.checks import Count, Whole, check_types
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
 from arml.results.files import Json, JsonView, read_metrics
@@ -34,14 +34,14 @@ class TrainOptions(TrainingOptions):
     option can be given.
     """
 
-    seeds: int = 1
+    seeds: Count = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
-    workers: int = 0
+    workers: Whole = 0
     """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
     on: str | None = None
     """Train the seeds on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
-    devices: int = 0
+    devices: Whole = 0
     """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
     extend: bool = False
     """Go on with a run of fewer steps though its schedule is made anew; where the rate is constant,
@@ -55,8 +55,7 @@ class TrainOptions(TrainingOptions):
 
     def check(self) -> None:
         """Raise `ValueError` for options that exclude each other."""
-        at_least(self, ("seeds",), 1)
-        at_least(self, ("workers", "devices"), 0)
+        check_types(self)
         if (self.workers or self.on) and self.seeds == 1:
             raise ValueError("--workers and --on are for --seeds, got one seed: leave them out")
         if self.seeds > 1 and self.devices:

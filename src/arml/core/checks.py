@@ -1,13 +1,18 @@
-"""Options, and the checks that many of them share. Nothing here needs JAX."""
+"""Options, the types of their values, and checks that many of them share. Nothing here needs JAX.
+
+The type of an option has its bounds, which hold for values from Python, from the command line and
+from files.
+"""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -17,8 +22,19 @@ from typing import (
     get_type_hints,
 )
 
+from msgspec import Meta
+
 MOST = 100_000
-"""The largest whole number that an option may be, unless its check states another."""
+"""The largest size or count, unless the type of an option states another: a larger number is a
+mistake or an attack."""
+Whole = Annotated[int, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=1, le=MOST)]
+Steps = Annotated[int, Meta(ge=0, le=10**9)]
+Every = Annotated[int, Meta(ge=1, le=10**9)]
+"""A number of steps between two events."""
+NonNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 _LARGEST = 2**30
 """The largest count of numbers in a learner: 4 GiB in float32."""
 
@@ -35,32 +51,22 @@ class Options:
                 return arml.linear(problem.features[0], problem.outputs, key=key)
 
         arml.register("network", "line", LineOptions)
+
+    Bounds belong to the type: `Annotated[float, msgspec.Meta(gt=0)]`.
     """
 
     if TYPE_CHECKING:  # every subclass is a dataclass
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     build: ClassVar[Callable[..., Any]]
-    LEAST: ClassVar[Mapping[str, int | float | tuple[int | float, int | float]]] = {}
-    """The least value of options, or their least and largest; a subclass adds its own."""
-    POSITIVE: ClassVar[tuple[str, ...]] = ()
-    """Options that must be above zero; a subclass adds its own."""
-    GONE: ClassVar[Mapping[str, object]] = {}
-    """Options of earlier versions, with the value at which files that name them still load."""
-    RENAMED: ClassVar[Mapping[str, str]] = {}
-    """New names of options, by those that files of earlier versions have."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if an option is invalid."""
-        for kind in type(self).__mro__:
-            for name, bounds in vars(kind).get("LEAST", {}).items():
-                least, most = bounds if isinstance(bounds, tuple) else (bounds, None)
-                at_least(self, (name,), least, most=most)
-            at_least(self, vars(kind).get("POSITIVE", ()), 0, strict=True)
+        check_types(self)
 
 
 def check_options(options: Any) -> None:
-    """Raise `ValueError` in one line if a field has no value of its type, if a number is not
-    finite, or if the options' own `check` raises. Every entry to a training calls it, because
+    """Raise `ValueError` in one line if a field has no value of its type, or if the options' own
+    `check` raises. Every entry to a training calls it, because
     nothing else checks options that are made in Python."""
     check_types(options)
     options.check()
@@ -78,7 +84,7 @@ def check_types(options: Any) -> None:
 @cache
 def _types(cls: type) -> dict[str, Any]:
     try:
-        hints = get_type_hints(cls)
+        hints = get_type_hints(cls, include_extras=True)
     except NameError:  # of a class inside a function
         return {}
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
@@ -89,16 +95,22 @@ def _lacking(kind: Any, value: object) -> str:
     options of the command line do not have allow everything."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     number: Any = None if isinstance(value, bool) else value
+    if origin is Annotated:
+        beyond = (_beyond(bounds, value) for bounds in arguments[1:] if isinstance(bounds, Meta))
+        return _lacking(arguments[0], value) or next(filter(None, beyond), "")
     if origin is Literal:
         return "" if value in arguments else f"one of {', '.join(map(repr, arguments))}"
     if origin in (Union, UnionType):
         found = [_lacking(argument, value) for argument in arguments if argument is not NoneType]
         absent = value is None and NoneType in arguments
         return " or ".join(found) if all(found) and not absent else ""
-    if origin is tuple and arguments[1:] == (...,):
+    if origin is tuple and arguments:
         if not isinstance(value, tuple):
             return "a tuple"
-        wrong = next(filter(None, (_lacking(arguments[0], item) for item in value)), "")
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        if len(kinds) != len(value):
+            return f"a tuple of {len(kinds)}"
+        wrong = next(filter(None, map(_lacking, kinds, value)), "")
         return f"a tuple, each {wrong}" if wrong else ""
     expected, right = {
         float: ("a finite number", isinstance(number, Real) and math.isfinite(number)),
@@ -109,37 +121,13 @@ def _lacking(kind: Any, value: object) -> str:
     return "" if right else expected
 
 
-def at_least(
-    options: object,
-    names: Iterable[str],
-    least: int | float,
-    *,
-    strict: bool = False,
-    most: int | float | None = None,
-) -> None:
-    """Raise `ValueError` in one line if an option is not finite or is less than `least`; with
-    `strict`, also if it equals `least`.
-
-    A number above `most` raises, too. Whole numbers are sizes and counts: without a `most`, one
-    above `MOST` is a mistake or an attack.
-
-    **Arguments**
-
-    - `options`: an object with the attributes `names`, each a number, None (which is not checked)
-      or a tuple of these.
-    """
-    bound = f"above {least:g}" if strict else f"at least {least:g}" if least else "0 or more"
-    for name in names:
-        value = getattr(options, name)
-        numbers = value if isinstance(value, tuple) else (value,)
-        for number in (number for number in numbers if number is not None):
-            if not math.isfinite(number):
-                raise ValueError(f"{name} must be {bound}, got {number}: give a finite number")
-            if number < least or (strict and number == least):
-                raise ValueError(f"{name} must be {bound}, got {number}")
-            highest = MOST if most is None and isinstance(number, int) else most
-            if highest is not None and number > highest:
-                raise ValueError(f"{name} must be at most {highest:,}, got {number:,}")
+def _beyond(bounds: Meta, value: Any) -> str:
+    """The bound that a number breaks, in words; empty if none."""
+    if bounds.ge is not None and value < bounds.ge:
+        return f"at least {bounds.ge:g}" if bounds.ge else "0 or more"
+    if bounds.gt is not None and value <= bounds.gt:
+        return f"above {bounds.gt:g}"
+    return f"at most {bounds.le:,}" if bounds.le is not None and value > bounds.le else ""
 
 
 def check_size(numbers: int) -> None:

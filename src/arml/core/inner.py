@@ -9,14 +9,15 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
+from msgspec import Meta
 
-from arml.core.checks import Options
+from arml.core.checks import NonNegative, Options
 from arml.core.episodes import Problem
 
 N = TypeVar("N")
@@ -171,22 +172,18 @@ class InnerOptions(Options):
     Rates are for mean losses.
     """
 
-    LEAST: ClassVar = dict.fromkeys(("inner_rate", "inner_clip", "inner_bound"), 0) | {
-        "inner_steps": (0, 10_000)
-    }
-
-    inner_rate: float = 0.001
+    inner_rate: NonNegative = 0.001
     """Inner step size on the mean loss."""
-    inner_steps: int = 5
+    inner_steps: Annotated[int, Meta(ge=0, le=10_000)] = 5
     """Inner gradient steps."""
     first_order: bool = False
     """Drop the second derivatives."""
     learn_rates: bool = False
     """Learn one rate for each parameter (Meta-SGD); each starts at inner_rate."""
-    inner_clip: float = 0.0
+    inner_clip: NonNegative = 0.0
     """Bound on the global norm of each inner gradient; 0 for none. It keeps the steps finite on a
     rare task whose loss is steep."""
-    inner_bound: float = 0.0
+    inner_bound: NonNegative = 0.0
     """Bound on each element of an inner gradient; 0 for none. On small networks it costs far less
     time than inner_clip: 2% of a step of `regression2d/arml`, against 18%."""
     remat: bool = False

@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import MOST, Options, at_least, check_options
+from arml.core.checks import MOST, Every, Options, check_options
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
@@ -168,16 +170,14 @@ class Experiment(FitOptions):
     """Options of the method."""
     tasks: TasksOptions = field(default_factory=FunctionsOptions)
     network: Options = field(default_factory=MLPOptions)
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     """Seeds the initial weights and the training tasks; never the test tasks."""
-    checkpoint_every: int = 1_000
+    checkpoint_every: Every = 1_000
     """Outer steps between two checkpoints; they are saved at the ends of intervals."""
 
     def check(self) -> None:
         """Raise `ValueError` in one line if the experiment cannot be run, before any work."""
         super().check()
-        at_least(self, ("checkpoint_every",), 1, most=10**9)
-        at_least(self, ("seed",), 0, most=2**32 - 1)
         for part in (self.algorithm, self.network, self.tasks):
             check_options(part)
 
@@ -262,9 +262,7 @@ def from_json(value: object, where: str) -> Experiment:
             )
             raise RunError(f"{where}: {wrong}")
         warn_of_change(source_of(cls), then.version, where)
-        gone = {"kind": kind, **getattr(cls, "GONE", {})}
-        own = {name: v for name, v in options.items() if name not in gone or v != gone[name]}
-        own = {getattr(cls, "RENAMED", {}).get(name, name): v for name, v in own.items()}
+        own = {name: v for name, v in options.items() if name != "kind"}
         parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:

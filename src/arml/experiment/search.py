@@ -8,11 +8,10 @@ there: a trial that was stopped, or whose process died, resumes at its checkpoin
 proposal depends only on the seed and on the trials before it. A database can hold the record.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     path, _, values = text.partition("=")
     part, _, name = path.partition(".")
     options = getattr(experiment, part, None) if part in _PARTS else None
-    known = {field.name: field.type for field in dataclasses.fields(options)} if options else {}
+    known = {field.name: field.type for field in fields(options)} if options else {}
     if name not in known:
         raise ValueError(
             f"expected an option of {', '.join(_PARTS)} to search, such as algorithm.inner_rate, "
@@ -102,9 +101,9 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     distributions = optuna().distributions
     if not dots:
         return path, distributions.CategoricalDistribution(tried)
-    if known[name] not in (int, float) or not tried[0] < tried[1]:
+    kind = {int: "IntDistribution", float: "FloatDistribution"}.get(type(tried[0]))
+    if kind is None or not tried[0] < tried[1]:
         raise ValueError(f"expected a range of numbers from low to high, got {text!r}: change it")
-    kind = "IntDistribution" if known[name] is int else "FloatDistribution"
     return path, getattr(distributions, kind)(*tried, log=0 < tried[0] <= tried[1] / 10)
 
 

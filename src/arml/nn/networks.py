@@ -13,14 +13,14 @@ whether that function uses them.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray, PyTree
 
-from arml.core.checks import Options
+from arml.core.checks import Count, Options
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.core.learner import Normalising
@@ -234,9 +234,7 @@ class BaseNetwork(eqx.Module):
 class MLPOptions(Options):
     """The base network of the 2-D regression: hidden layers of 40. Without any it is linear."""
 
-    LEAST: ClassVar = {"hidden": 1}
-
-    hidden: tuple[int, ...] = (40, 40)
+    hidden: tuple[Count, ...] = (40, 40)
     """Width of each hidden layer."""
     init: Literal["authors", "he"] = "authors"
     """Initial weights: the authors' truncated normal of .01, or He's."""
@@ -269,9 +267,7 @@ class Conv4Options(Options):
     """The base network of the image tasks. Its kernels are Glorot-uniform and its biases zero, as
     in the reference codes of MAML and the methods after it."""
 
-    LEAST: ClassVar = {"filters": 1}
-
-    filters: int = 32
+    filters: Count = 32
     """Channels of each block."""
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support

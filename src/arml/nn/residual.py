@@ -18,14 +18,15 @@ Differences
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from msgspec import Meta
 
-from arml.core.checks import Options
+from arml.core.checks import Count, Options
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.nn.convolution import max_pool
@@ -203,12 +204,10 @@ class _Pool(eqx.Module):
 class ResidualOptions(Options):
     """Options that ResNet-12 and WRN-28-10 share."""
 
-    LEAST: ClassVar = {"drop": (0, 0.9)}
-
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support
     set."""
-    drop: float = 0.0
+    drop: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
     """Share of the numbers that are dropped in training."""
 
     def net(
@@ -223,11 +222,9 @@ class ResidualOptions(Options):
 class ResNet12Options(ResidualOptions):
     """ResNet-12: four residual blocks of three convolutions; 12.4 million weights."""
 
-    LEAST: ClassVar = {"filters": 1, "block": 1}
-
-    filters: tuple[int, int, int, int] = (64, 160, 320, 640)
+    filters: tuple[Count, Count, Count, Count] = (64, 160, 320, 640)
     """Channels of the blocks."""
-    block: int = 5
+    block: Count = 5
     """Side of the squares that the last two blocks drop (DropBlock); the first two drop single
     numbers."""
 
@@ -246,11 +243,9 @@ class ResNet12Options(ResidualOptions):
 class WideResNetOptions(ResidualOptions):
     """WRN-28-10: twelve blocks of two convolutions in three groups; 36.5 million weights."""
 
-    LEAST: ClassVar = {"width": 1, "blocks": 1}
-
-    width: int = 10
+    width: Count = 10
     """Factor of the channels 16, 32 and 64 of the groups."""
-    blocks: int = 4
+    blocks: Count = 4
     """Blocks of a group: a depth of 6 blocks + 4 layers."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from msgspec import Meta
 
-from arml.core.checks import Options
+from arml.core.checks import MOST, Count, Options
 from arml.core.episodes import Problem, TaskDistribution, Tasks
 from arml.core.identity import module_name
 from arml.core.own_tasks import as_tasks, own_of
@@ -196,15 +197,13 @@ NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed", "only")
 class EpisodeOptions(Options):
     """The shape of a classification task."""
 
-    LEAST: ClassVar = {"ways": 2, "shots": 1, "queries": 1}
-
-    shots: int = 1
+    shots: Count = 1
     """Support examples of each class."""
-    ways: int = 5
+    ways: Annotated[int, Meta(ge=2, le=MOST)] = 5
     """Classes of a task."""
     train_ways: int = 0
     """Classes of a training task, if it has more than a test task (ProtoNet); 0 for `ways`."""
-    queries: int = 15
+    queries: Count = 15
     """Query examples of each class."""
     mixed_shots: bool = False
     """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""

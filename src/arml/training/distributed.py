@@ -15,8 +15,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from arml.core.checks import at_least
-
 _SILENT = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
 COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
@@ -48,8 +46,12 @@ class Processes:
         if self.coordinator or self.processes or self.process:
             if not self.coordinator.rpartition(":")[2].isdigit():
                 raise ValueError(f"coordinator must be HOST:PORT, got {self.coordinator!r}")
-            at_least(self, ("processes",), 1)
-            at_least(self, ("process",), 0, most=self.processes - 1)
+            if self.processes < 1:
+                raise ValueError(f"processes must be at least 1, got {self.processes}")
+            if not 0 <= self.process < self.processes:
+                raise ValueError(
+                    f"process must be from 0 to {self.processes - 1}, got {self.process}"
+                )
         found = self.processes or next((int(os.environ[k]) for k in COUNTS if k in os.environ), 1)
         if batch % (several := found * (devices or 1)):
             raise ValueError(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,7 +30,18 @@ from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.conditioned import Conditioned
-from arml.core.checks import Options, at_least, check_options, check_types
+from arml.core.checks import (
+    Count,
+    Every,
+    NonNegative,
+    Options,
+    Positive,
+    Share,
+    Steps,
+    Whole,
+    check_options,
+    check_types,
+)
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent
@@ -117,35 +128,29 @@ class OuterOptions(Options):
     It minimises the mean of the tasks' outer losses.
     """
 
-    LEAST: ClassVar = {
-        **dict.fromkeys(("clip", "rates_factor", "encoder_factor", "weight_decay"), 0),
-        **dict.fromkeys(("warmup", "average", "momentum"), (0, 1)),
-    }
-    POSITIVE: ClassVar = ("outer_rate",)
-
-    outer_rate: float = 0.001
+    outer_rate: Positive = 0.001
     """Its step size."""
     optimiser: Literal[
         "adam", "adamw", "adabelief", "lamb", "lion", "nadam", "nadamw", "radam", "rmsprop", "sgd"
     ] = "adam"
     """A function of Optax, with Optax's own values of everything that is no option here."""
-    momentum: float | None = None
+    momentum: Share | None = None
     """The momentum of sgd and rmsprop."""
-    weight_decay: float | None = None
+    weight_decay: NonNegative | None = None
     """The weight decay of adamw, lamb, lion and nadamw; Optax's own if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
-    warmup: float = 0.0
+    warmup: Share = 0.0
     """Share of the outer steps, at the start, over which the rate rises from zero."""
-    rates_factor: float = 1.0
+    rates_factor: NonNegative = 1.0
     """Factor on the outer step of learned inner rates, which are small compared with Adam's
     steps."""
-    encoder_factor: float = 1.0
+    encoder_factor: NonNegative = 1.0
     """Factor on the outer step of task encoders: without it they may change faster than the network
     that they tailor can follow."""
-    clip: float = 0.0
+    clip: NonNegative = 0.0
     """Bound on the gradient's global norm; 0 for none."""
-    average: float = 0.0
+    average: Share = 0.0
     """Share of the outer steps, at the end, over which the learner is the mean of the weights
     (`arml.training.fit`); 0 for the last weights."""
 
@@ -370,25 +375,25 @@ class FitOptions:
     """How a learner is trained."""
 
     outer: Options = field(default_factory=OuterOptions)
-    steps: int = 70_000
+    steps: Steps = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""
-    batch: int = 25
+    batch: Count = 25
     """Tasks of one outer step."""
-    interval: int = 100
+    interval: Every = 100
     """Outer steps between two lines of metrics."""
-    validate_every: int = 1_000
+    validate_every: Every = 1_000
     """Outer steps between two scores on validation tasks, at the ends of intervals."""
-    validation_tasks: int = 500
+    validation_tasks: Count = 500
     """Validation tasks of one score."""
     scan: bool = True
     """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
     on a CPU."""
-    chunk: int = 100
+    chunk: Count = 100
     """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
     divisor nearest to it. Fewer need less memory."""
     precision: Precision = "float32"
     """Of activations and inner steps in training; meta-parameters and scores are in float32."""
-    patience: int = 0
+    patience: Whole = 0
     """End after this many validation scores without a better one; 0 never ends early."""
     keep: Literal["last", "best"] = "last"
     """The learner of the run: that of the last step, or of the best validation score."""
@@ -396,10 +401,6 @@ class FitOptions:
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         check_types(self)
-        at_least(self, ("steps",), 0, most=10**9)
-        at_least(self, ("interval", "validate_every"), 1, most=10**9)
-        at_least(self, ("batch", "chunk", "validation_tasks"), 1)
-        at_least(self, ("patience",), 0)
         check_options(self.outer)
 
     def chosen(self, records: Sequence[Mapping[str, Any]], step: int, *, falls: bool) -> str:
@@ -706,7 +707,8 @@ def fit(
             usual = replace(usual, chunk=at_once_by_default(train.problem))
     options = replace(usual, **changed)
     options.check()
-    at_least(options, ("steps",), 1)
+    if not steps:
+        raise ValueError("steps must be at least 1, got 0")
     if not isinstance(learner, Fitted):
         state = start(learner, options.outer.build(steps))
         learner = Fitted(learner, (), state, options, seed or 0, train.problem)
