@@ -9,6 +9,7 @@ take the same time. OpenCV resizes and filters.
 
 import contextlib
 import io
+import logging
 import math
 import threading
 import warnings
@@ -30,6 +31,8 @@ with contextlib.suppress(ImportError):  # it is optional
 
     register_heif_opener()
 
+LOG = logging.getLogger("arml")
+"""Says which pictures and folders are doubtful."""
 PIXEL_LIMIT = 2**27
 """The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
