@@ -48,8 +48,9 @@ def test_names_that_lead_outside(tmp_path, make, name):
 
 @pytest.mark.parametrize("name", ["c0/a\nb.jpg", "c0/a\udcffb.jpg"])
 @pytest.mark.parametrize("make", [tar, unpack])
-def test_names_that_are_no_text(tmp_path, make, name):
-    refused(make(tmp_path / "x", {**FILES, name: b""}), "not plain text")
+def test_letters_that_are_no_text_are_replaced(tmp_path, make, name):
+    path = make(tmp_path / "x", {**FILES, name: b"1"})
+    assert content(path) == {**FILES, "c0/a\ufffdb.jpg": b"1"}
 
 
 def test_backslashes_in_a_zip_are_separators(tmp_path):

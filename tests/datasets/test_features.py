@@ -118,11 +118,37 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     refused(tiny, "--std above 0", std=(0.0, 1.0, 1.0))
     with pytest.raises(ValueError, match="got a file with"):
         remade(Extractor(tiny, **RAW).about, total)
-    node, weights = helper.make_node("Conv", ["x", "w"], ["y"]), np.ones((8, 3, 1, 1), np.float32)
-    path = model(tmp_path / "m.onnx", [node], pixels, ["n", 8, 16, 16], weights={"w": weights})
-    outside = {"location": "w.bin", "size_threshold": 0}
-    onnx.save(onnx.load(path), path, save_as_external_data=True, **outside)
-    refused(path, "weights in another file: save it as one file")
+
+
+def test_weights_in_a_second_file_are_read_from_the_models_own_folder_alone(tmp_path):
+    one, x = transformer(tmp_path / "one.onnx", FREE), np.full((2, 16, 16, 3), 7, np.uint8)
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "blobs").mkdir()
+    path, weights = tmp_path / "blobs/a", tmp_path / "blobs/m.data"
+    outside = {"save_as_external_data": True, "location": weights.name, "size_threshold": 150}
+    onnx.save(onnx.load(one), path, **outside)
+    for name, target in (("m.onnx", path), (weights.name, weights)):  # as in the hub's cache
+        (tmp_path / "snapshot" / name).symlink_to(target)
+    path = tmp_path / "snapshot/m.onnx"
+    found, wanted = Extractor(path), Extractor(one)(x)
+    np.testing.assert_array_equal(found(x), wanted)
+    whole = tmp_path / "whole.onnx"
+    write(whole, partial(vectors_of, extractor=found), {"pictures": ANY_PICTURES}, ["vectors"])
+    (got,) = onnxruntime.InferenceSession(whole).run(None, {"pictures": x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-4)
+    data = weights.read_bytes()
+    weights.write_bytes(bytes(len(data)))
+    with pytest.raises(ValueError, match=r"expected the model m\.onnx"):
+        remade(found.about, path)
+    weights.write_bytes(data[:-4])
+    with pytest.raises(ValueError, match="size to read: 4608 given file_length: 4604"):
+        Extractor(path)
+    weights.unlink()
+    with pytest.raises(ValueError, match=r"weights are in 'm.data': put that file beside it"):
+        Extractor(path)
+    path.write_bytes(path.read_bytes().replace(b"m.data", b"/m.dat"))
+    with pytest.raises(ValueError, match=r"'/m.dat', outside of its folder"):
+        Extractor(path)
 
 
 def transformer(path: Path, shape: list, *, tokens: int = 5, text: bool = False, half=False):
@@ -168,6 +194,7 @@ def cls(tokens: np.ndarray) -> np.ndarray:
 
 SHAPES = {
     "DINOv2": ({"shape": FREE}, {}, STATE, cls),
+    "stretched": ({"shape": FREE}, {"crop": [0.75, 0.5]}, STATE, cls),
     "the mean": ({"shape": FREE}, {"pool": "mean"}, STATE, lambda t: t.mean(axis=1)),
     "all": ({"shape": FREE}, {"pool": "none"}, STATE, lambda t: t.reshape(3, -1)),
     "a square": ({"shape": FREE, "tokens": 9}, {}, STATE, lambda t: t.mean(axis=1)),
@@ -186,7 +213,8 @@ SHAPES = {
 def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_path):
     made, options, output, taken = SHAPES[name]
     path = transformer(tmp_path / "m.onnx", **made)
-    found = Extractor(path, unit=False, crop=0.75, **options)
+    crop = options.get("crop", 0.75)
+    found = Extractor(path, unit=False, **{"crop": crop, **options})
     x = np.random.default_rng(2).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     pixels = ((x / 255 - np.array(IMAGENET[0])) / np.array(IMAGENET[1])).transpose(0, 3, 1, 2)
     whole = onnx.load(path)
@@ -212,7 +240,7 @@ def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_pat
         return
     write(file, traced, {"pictures": ANY_PICTURES}, ["vectors"])
     (got,) = onnxruntime.InferenceSession(file).run(None, {"pictures": large})
-    small = np.stack([resize(cropped(one, 0.75), 16) for one in large])
+    small = np.stack([resize(cropped(one, crop), 16) for one in large])
     np.testing.assert_allclose(got, found(small), rtol=0.02, atol=0.02)
 
 
@@ -234,13 +262,35 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
     found = extractor_of(path, {"mean": None}, crop=True)
     assert (found.size, found.mean, found.crop) == (12, (0.5, 0.4, 0.3), 0.75)
     assert "assumed" not in found.summary
-    assert "from preprocessor_config.json" in found.summary
+    lacks = "from preprocessor_config.json, which lacks do_rescale (true), do_normalize (true)"
+    assert lacks in found.summary
     assert extractor_of(path, {"size": 20}).size == 20
-    file.write_text(json.dumps({**stated, "do_rescale": False, "do_center_crop": False}))
-    found = extractor_of(path, {}, crop=True)
-    assert (found.size, found.crop) == (16, False)
-    np.testing.assert_allclose(found.std, np.array(stated["image_std"]) / 255)
-    file.write_text('{"size": {}}')
+    x, raw = np.full((1, 16, 16, 3), 51, np.uint8), {"do_rescale": False, "do_normalize": False}
+    offset = {"rescale_factor": 1 / 127.5, "rescale_offset": True}
+    mean, std = np.array(stated["image_mean"]), np.array(stated["image_std"])
+    for more, value, crop in (
+        ({"do_center_crop": False, **raw}, 51, False),
+        ({"do_center_crop": None, "do_normalize": False}, 0.2, False),
+        ({"do_rescale": False}, (51 - mean) / std, 0.75),
+        ({"size": {"height": 16, "width": 16}, **offset}, (0.4 - 1 - mean) / std, [0.75, 0.75]),
+        ({"do_center_crop": None, "crop_pct": 0.9, "include_top": True}, None, 0.9),
+        ({"do_flip_channel_order": True, "do_normalize": None, **raw}, 51, 0.75),
+    ):
+        file.write_text(json.dumps({**stated, **more}))
+        found = extractor_of(path, {}, crop=True)
+        value = (0.2 - mean) / std / std if value is None else value
+        np.testing.assert_allclose(found.prepared(x)[0, :, 0, 0], value, rtol=1e-4)
+        assert found.crop == crop
+        assert remade(json.loads(json.dumps(found.about)), path)(x).shape == (1, 1000)
+    file.write_text(json.dumps({"do_flip_channel_order": True, "do_resize": False}))
+    found = extractor_of(path, {"size": 8})
+    np.testing.assert_allclose(
+        found.prepared(np.uint8([[[[1, 2, 3]]]]))[0, :, 0, 0] * 255, [3, 2, 1]
+    )
+    assert "which lacks do_rescale (true), do_normalize (false), do_center_crop (false), size" in (
+        found.summary
+    )
+    file.write_text('{"size": {"height": 8, "width": 9}}')
     with pytest.raises(ValueError, match="states no preparation of pictures"):
         extractor_of(path, {})
 

@@ -1,7 +1,6 @@
 """Folders and zips of images: what is read, what is refused, and that the cache never lies."""
 
 import os
-import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -69,10 +68,14 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path, make, cache):
         ({".x/a.png": png()}, "no images"),
         (members() | {"a.png": png()}, "outside"),
         ({"a.png": png(), "b.png": png()}, "outside"),
-        (members() | {"c0/x/a.png": png()}, "one level deeper"),
+        ({f"a/{name}": data for name, data in members().items()} | {"b/0.png": png()},
+         "got a/c0, and no image directly in a; move"),
+        ({f"{part}/{name}": data for part in ("train", "test") for name, data in members().items()},
+         r"parts of a data set \(test, train\); name the one"),
         ({f"{part}/c{c}/0.png": png() for part, c in
           (("train", 0), ("valid", 1), ("test", 0))}, "'c0' in two of them"),
-        (members() | {"c0/a\nb.png": png()}, "not plain text"),
+        (members() | {"labels.csv": b"file,label\n"}, "got no such line: fill it"),
+        (members() | {"labels.csv": b""}, "got no such line: fill it"),
         (members() | {"labels.csv": b"file,label\n0.png,\xff"}, "expected a table in UTF-8"),
     ],
 )  # fmt: skip
@@ -199,10 +202,26 @@ def test_folders_may_state_the_split(tmp_path):
     assert load(unpack(tmp_path / "b", members())).split is None
 
 
-def test_a_name_in_another_encoding_is_refused_before_any_work(tmp_path):
-    path = Path(os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.png"))
-    path.write_bytes(png())
-    for asked in (path, tmp_path):
-        with pytest.raises(ValueError, match=re.escape(r"caf\udce9.png' is not plain text")) as e:
-            pictures_of([asked], ExitStack())
-        str(e.value).encode()
+def test_a_class_may_have_folders_and_the_part_of_a_data_set_is_no_class(tmp_path, caplog):
+    more = {"c0/old/9.png": png(9), "c0/old/x/8.png": png(8), "Test/7.png": png(7)}
+    family = load(unpack(tmp_path / "a", members() | more))
+    assert family.sizes == {"c0": 5, "c1": 3, "c2": 3, "c3": 3}
+    assert [one.message.partition(",")[0] for one in caplog.records] == [
+        "a: the folder Test is left out",
+        "a: the images in c0/old count as c0",
+        "a: the images in c0/old/x count as c0",
+    ]
+    names = ("valid", "invalid")  # two classes, and no part of a data set
+    assert load(unpack(tmp_path / "b", {f"{n}/0.png": png() for n in names})).classes == names[::-1]
+
+
+def test_odd_names_and_links_to_a_folder_above_cost_no_picture_its_one_answer(tmp_path):
+    odd = os.fsdecode(b"caf\xe9.png")
+    unpack(tmp_path / "a", {name: png() for name in ("b/0.png", "b/x\ny.png", f"b/{odd}")})
+    for name, target in (("a/b/up", "a"), ("a/c", "a/b"), ("a/d", ".")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    found, _ = pictures_of([tmp_path / "a", tmp_path / "a/b" / odd], ExitStack())
+    each = [one.where.removeprefix(f"{tmp_path}/a/") for one in found]
+    names = ["0.png", "caf\ufffd.png", "x\ufffdy.png"]
+    assert each == [*(f"{b}/{name}" for b in "bc" for name in names), f"b/{names[1]}"]
+    assert {one.read() for one in found} == {png()}

@@ -302,8 +302,7 @@ def _answer(
     from arml.predict.answers import free_name
 
     first = "row" if isinstance(queries.names[0], int) else "file"
-    # A name that is no UTF-8 can be written all the same.
-    names = [os.fsencode(str(name)).decode("utf-8", "replace") for name in queries.names]
+    names = [*map(str, queries.names)]
     columns: Columns = [(first, names)]
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))

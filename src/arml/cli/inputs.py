@@ -85,6 +85,7 @@ class PictureInputs:
     def labelled(self, predictor: Any, path: Path, target: str | None) -> Labelled:
         """The pictures of a folder or zip that can be read, and the names of their folders."""
         from arml.datasets.folders import open_source
+        from arml.tables.kinds import alike
 
         if target is not None:
             raise ValueError("pictures have no columns: leave --target out")
@@ -102,6 +103,7 @@ class PictureInputs:
                 "remove the folder"
             )
         _tell_left_out(source.left_out)
+        tell(*source.remarks, *alike(labels, "classes"))
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
                 if not any(folder.iterdir()):

@@ -2,7 +2,8 @@
 
 No file is written to the disk. An archive may come from a stranger: a name that leads outside and a
 file that is too large raise an error; links and special files of a tar are left out. Names are
-compared in Unicode NFC; the files that file managers and packers leave behind are skipped.
+compared in Unicode NFC; the files that file managers and packers leave behind are skipped, and so
+are links to a folder in which they lie.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 SIZE_LIMIT = 256 * 2**20
 """Bytes of one file, unpacked: more than any photograph."""
 DEEPEST = 8
-"""Folders within folders: a link to a parent folder would make an endless loop."""
+"""Folders within folders."""
 JUNK = {
     "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir", "lost+found",
     "$recycle.bin", "system volume information",
@@ -90,13 +91,15 @@ def is_junk(name: str) -> bool:
     return any(part.startswith(".") or part.lower() in JUNK for part in name.split("/"))
 
 
-def plain_name(path: Path, name: str) -> str:
-    """A name in NFC. **Raises** `ValueError` for one that is not plain text: no table or message
-    could have it."""
-    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-        where = str(path).encode(errors="backslashreplace").decode()
-        raise ValueError(f"{where}: the name {name!a} is not plain text; rename the file")
-    return unicodedata.normalize("NFC", name)
+def printable(name: str) -> str:
+    """A name in which letters that no table or message could have, such as line breaks and bytes
+    that are no UTF-8, are replaced by U+FFFD."""
+    odd = ("Cc", "Cs")
+    return "".join("\ufffd" if unicodedata.category(c) in odd else c for c in name)
+
+
+def _plain_name(name: str) -> str:
+    return unicodedata.normalize("NFC", printable(name))
 
 
 def _packed_name(path: Path, name: str, size: int) -> str:
@@ -124,14 +127,24 @@ def _whole(where: str, read: Callable[[], bytes]) -> bytes:
 def _of_folder(path: Path, enter: Callable[[str], bool]) -> Iterator[Member]:
     for here, folders, files in os.walk(path, followlinks=True, onerror=_unreadable):
         parts = Path(here).relative_to(path).parts
-        folders[:] = [] if len(parts) > DEEPEST else sorted(f for f in folders if not is_junk(f))
+        above = [path.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
+        kept = [f for f in folders if not (is_junk(f) or _leads_back(Path(here, f), above))]
+        folders[:] = [] if len(parts) > DEEPEST else sorted(kept)
         for file in sorted(f for f in files if not is_junk(f)):
             # A backslash is a letter here, and no separator.
-            name, full = plain_name(path, "/".join((*parts, file))), os.path.join(here, file)
+            name, full = _plain_name("/".join((*parts, file))), os.path.join(here, file)
             if not name.endswith(".tar"):
-                yield Member(full, partial(_whole, full, partial(_content, full)), name)
+                where = printable(full)
+                yield Member(where, partial(_whole, where, partial(_content, full)), name)
             elif enter(name):
                 yield from _of_tar(Path(full), enter, f"{name[:-4]}/")
+
+
+def _leads_back(folder: Path, above: Sequence[Path]) -> bool:
+    """Whether a folder is a link to one of those in which it lies, which would have no end."""
+    return folder.is_symlink() and any(
+        place.resolve().is_relative_to(folder.resolve()) for place in above
+    )
 
 
 def _content(path: str) -> bytes:
@@ -150,7 +163,7 @@ def _of_zip(path: Path, archive: zipfile.ZipFile) -> Iterator[Member]:
     for info in archive.infolist():
         name = _packed_name(path, _zipped_name(path, info), info.file_size)
         if not info.is_dir() and not is_junk(name):
-            name = plain_name(path, name)
+            name = _plain_name(name)
             where = f"{path}: {name}"
             yield Member(where, partial(_whole, where, partial(archive.read, info)), name)
 
@@ -190,7 +203,7 @@ def _of_tar(
             name = _packed_name(path, info.name, 0 if nested else info.size)
             if not info.isreg() or is_junk(name):
                 continue
-            name = prefix + plain_name(path, name)
+            name = prefix + _plain_name(name)
             if nested:
                 if enter(name):
                     inner = archive.extractfile(info)

@@ -9,11 +9,12 @@ take the same time. OpenCV resizes and filters.
 
 import contextlib
 import io
+import logging
 import math
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -30,6 +31,8 @@ with contextlib.suppress(ImportError):  # it is optional
 
     register_heif_opener()
 
+LOG = logging.getLogger("arml")
+"""Says which pictures and folders are doubtful."""
 PIXEL_LIMIT = 2**27
 """The most pixels of one picture: a few kilobytes can unpack to gigabytes."""
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
@@ -49,7 +52,7 @@ TINY = 16
 DEEP = 2**12
 """Values of a camera of 12 bits."""
 Tell = Callable[[str], object]
-Crop = bool | float
+Crop = bool | float | Sequence[float]
 """Whether and how the ends of a picture are cut off: see `cropped`."""
 _FILTERS = threading.Lock()
 """The filters of warnings belong to the process, and pictures are decoded in threads."""
@@ -107,15 +110,21 @@ def cropped(pixels: UInt8[np.ndarray, "h w 3"], crop: Crop) -> UInt8[np.ndarray,
     - `crop`: True cuts off both ends of the longer side, which becomes the geometric mean of both
       sides: half-way between stretching and cropping a square, which loses or distorts less than
       either. A share up to 1 keeps the square in the middle whose side is this share of the shorter
-      side, as ImageNet's test pictures are cropped (224 / 256). False keeps all.
+      side, as ImageNet's test pictures are cropped (224 / 256). Two shares keep these parts of
+      the height and of the width. False keeps all.
     """
     if crop is False:
         return pixels
     height, width = pixels.shape[:2]
-    square = round(crop * min(height, width))
-    kept = math.isqrt(height * width) if crop is True else max(square, 1)
-    top, left = max(height - kept, 0) // 2, max(width - kept, 0) // 2
-    return pixels[top : top + min(height, kept), left : left + min(width, kept)]
+    if crop is True:
+        kept = (math.isqrt(height * width),) * 2
+    elif isinstance(crop, Sequence):
+        kept = (round(crop[0] * height), round(crop[1] * width))
+    else:
+        kept = (round(crop * min(height, width)),) * 2
+    down, right = (min(max(k, 1), side) for k, side in zip(kept, (height, width), strict=True))
+    top, left = (height - down) // 2, (width - right) // 2
+    return pixels[top : top + down, left : left + right]
 
 
 def decoded(

@@ -4,8 +4,9 @@ The model is an ONNX file, which onnxruntime runs: one of torchvision or timm, D
 tower of CLIP or a whole CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats
 or bytes, whose sizes may be fixed or free; an input of texts gets a constant. Its output is `[n,
 d]`; or tokens `[n, t, d]`, of which the first or the mean is taken; or `[n, d, h, w]`, which is
-averaged over places. A file `preprocessor_config.json` beside it, as Hugging Face's repositories
-have it, states how pictures are prepared.
+averaged over places. Its weights may be in a second file beside it. A file
+`preprocessor_config.json` there, as Hugging Face's repositories have it, states how pictures are
+prepared.
 
 On disk a family is a folder with `vectors.npy`, float32 `[n, d]` in order of class and then of
 picture, and `features.json`, which is written last. It has the classes, the counts, the source and
@@ -14,7 +15,8 @@ the model of the vectors, and a SHA-256 of them.
 
 import hashlib
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib.resources import files
@@ -53,8 +55,8 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
 SAW = "arml.saw"
 """Key of a model's metadata for the data that it was trained on."""
-EXTERNAL = b"\n\x08location\x12"
-"""The key in an ONNX file before the name of another file with its weights."""
+EXTERNAL = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+"""The key in an ONNX file before the length and the name of another file with its weights."""
 BATCH = 32
 _SIZE = 224
 _TYPES: dict[str, type[np.generic]] = {
@@ -89,6 +91,7 @@ class Extractor:
     - `unit`: scale every vector to the same length, the root of its dimension, so that entries are
       about 1.
     - `crop`: see `arml.datasets.decode.cropped`.
+    - `bgr`: the model takes blue first.
     - `saw`: the data that the model was trained on, if its file does not say it.
     - `threads`: compute one batch; 0 for all cores.
 
@@ -106,12 +109,14 @@ class Extractor:
         std: tuple[float, ...] | None = None,
         unit: bool = True,
         crop: Crop = False,
+        bgr: bool = False,
         saw: str | None = None,
         threads: int = 0,
     ) -> None:
         if std is not None and min(std) <= 0:
             raise ValueError(f"expected --std above 0, got {std}")
         self.path, self.crop, self._unit, self.pool = Path(model), crop, unit, pool
+        self._bgr = bgr
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
         self.size = size or min(stated, default=_SIZE)
@@ -137,6 +142,7 @@ class Extractor:
             **({} if (rank, self.pool) in ((2, "none"), (4, "mean")) else {"pool": self.pool}),
             "unit": unit,
             "crop": crop,
+            **({"bgr": True} if bgr else {}),
             "dimension": self.dimension,
             "saw": saw or known or "unknown",
         }
@@ -170,9 +176,11 @@ class Extractor:
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
         try:
-            data = self.path.read_bytes()
-            if EXTERNAL in data:
-                raise ValueError("one with weights in another file: save it as one file")
+            data, outside = read_model(self.path)
+            lengths = [len(weights) for weights in outside.values()]
+            options.add_external_initializers_from_files_in_memory(
+                [*outside], [*outside.values()], lengths
+            )
             given = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
             # Any: onnxruntime has no types.
             self._session: Any = onnxruntime.InferenceSession(data, **given)
@@ -184,7 +192,7 @@ class Extractor:
             raise ValueError(
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
             ) from error
-        self._sha256 = hashlib.sha256(data).hexdigest()
+        self._sha256 = _digest(data, outside)
         self.output = output or (EMBEDDING if EMBEDDING in names else names[0])
         inputs = self._session.get_inputs()
         pictures = [one for one in inputs if one.type in _TYPES and _of_pictures(one.shape)]
@@ -250,6 +258,8 @@ class Extractor:
 
     def prepared(self, x: Any, xp: Any = np) -> Any:
         """Pixels `[n, size, size, 3]` as the model takes them; `xp` is NumPy or `jax.numpy`."""
+        if self._bgr:
+            x = xp.concatenate([x[..., 2:], x[..., 1:2], x[..., :1]], axis=-1)
         if self.mean is not None:
             x = x.astype(np.float32) / 255 - np.asarray(self.mean, np.float32)
             x = x / np.asarray(self.std, np.float32)
@@ -271,6 +281,34 @@ class Extractor:
         return y
 
 
+def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
+    """An ONNX file, and the files with its weights by the names that it gives. These lie in its
+    folder, or as links in the folder of the file that it links to.
+
+    **Raises** `ValueError` for a name that leads elsewhere, and for a file that is not there.
+    """
+    data, outside = path.read_bytes(), dict[str, bytes]()
+    for found in EXTERNAL.finditer(data):
+        name = data[found.end() : found.end() + found[1][0]].decode(errors="replace")
+        if name not in outside:
+            file = (path.parent / name).resolve()
+            homes = (path.parent.resolve(), path.resolve().parent)
+            if ".." in Path(name).parts or not any(file.is_relative_to(home) for home in homes):
+                raise ValueError(f"one with weights in {name!a}, outside of its folder")
+            if not file.is_file():
+                raise ValueError(f"one whose weights are in {name!a}: put that file beside it, too")
+            outside[name] = file.read_bytes()
+    return data, outside
+
+
+def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
+    """The SHA-256 of a model with its weights."""
+    digest = hashlib.sha256(data)
+    for weights in outside.values():
+        digest.update(weights)
+    return digest.hexdigest()
+
+
 def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
     """The model with the options that were `given` (those that are not None), others as
     `preprocessor_config.json` states them in its folder (or above, if the folder is named onnx),
@@ -283,36 +321,67 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
     places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
     file = next((place / PREPARED for place in places if (place / PREPARED).is_file()), None)
     try:
-        stated = {} if file is None or path == PHOTOS else _prepared(read_json(file))
+        stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(f"{file}: it states no preparation of pictures ({error})") from error
     found = Extractor(path, **{**otherwise, **stated, **given})
     if used := [name for name in stated if name not in given]:
         found.summary += f"; {', '.join(used)} from {PREPARED}"
+        found.summary += "".join(f", {doubt}" for doubt in doubts)
     return found
 
 
-def _prepared(stated: JsonView) -> Json:
-    """The options that Hugging Face's `preprocessor_config.json` states."""
+def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
+    """The options that Hugging Face's `preprocessor_config.json` states; and in words the fields
+    that it lacks, with the values that are taken, and those that cannot be followed."""
+    stated = {name: value for name, value in stated.items() if value is not None}
+    lacking = []
+
+    def field(name: str, usual: Any, shown: str = "") -> Any:
+        if name not in stated:
+            lacking.append(f"{name} ({shown or str(usual).lower()})")
+        return stated.get(name, usual)
 
     def edge(value: Any) -> int:
         if isinstance(value, dict):
-            value = value.get("shortest_edge") or value["height"]
+            sides = {int(v) for k, v in value.items() if k in ("height", "width", "shortest_edge")}
+            if len(sides) != 1:
+                raise ValueError(f"{value} is no size of a square")
+            (value,) = sides
         return int(value)
 
-    found: Json = {}
-    if stated.get("do_normalize", True) and "image_mean" in stated:
-        factor = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1
-        for name, key in (("mean", "image_mean"), ("std", "image_std")):
-            found[name] = tuple(float(value) / (255 * factor) for value in stated[key])
-    centre = stated.get("do_center_crop", False) and "crop_size" in stated
-    if centre or "size" in stated:
-        found["size"] = edge(stated["crop_size" if centre else "size"])
-    if centre and "size" in stated:
-        found["crop"] = min(found["size"] / edge(stated["size"]), 1.0)
-    elif "do_center_crop" in stated:
-        found["crop"] = False
-    return found
+    # (factor x - offset - mean) / deviation, for bytes x
+    factor, offset, mean, std = 1.0, 0.0, [0.0] * 3, [1.0] * 3
+    if field("do_rescale", True):
+        factor = float(stated.get("rescale_factor", 1 / 255))
+        offset = float(stated.get("rescale_offset", False))
+    bgr = bool(stated.get("do_flip_channel_order", False))
+    # The processors that may swap channels have no such step.
+    if field("do_normalize", "do_flip_channel_order" not in stated):
+        mean = field("image_mean", IMAGENET[0], "ImageNet's")
+        std = field("image_std", IMAGENET[1], "ImageNet's")
+    if stated.get("include_top", False):  # EfficientNet's, once more
+        std = [a * b for a, b in zip(std, stated["image_std"], strict=True)]
+    found: Json = {
+        "mean": tuple((offset + float(m)) / (255 * factor) for m in mean),
+        "std": tuple(float(s) / (255 * factor) for s in std),
+        "crop": False,
+        **({"bgr": True} if bgr else {}),
+    }
+    centre = field("do_center_crop", False) and "crop_size" in stated
+    inner = stated["crop_size"] if centre else stated.get("size")
+    whole = field("size", inner, "crop_size" if centre else "the model's")
+    if inner is not None:
+        found["size"] = edge(inner)
+        part = float(stated.get("crop_pct", 1))  # ConvNeXt's, for small pictures only, and others'
+        share = min(edge(inner) / edge(whole) * part, 1.0)
+        if centre or (part < 1 and edge(inner) < 384):
+            stretched = isinstance(whole, dict) and "height" in whole
+            found["crop"] = [share, share] if stretched else share
+    doubts = [f"which lacks {', '.join(lacking)}"] if lacking else []
+    if not stated.get("do_resize", True):
+        doubts.append("but pictures are resized, in spite of do_resize")
+    return found, doubts
 
 
 def _with_output(data: bytes, output: str, names: Sequence[str]) -> bytes:
@@ -333,7 +402,11 @@ def _before(path: Path, output: str) -> str | None:
     """The input of the last product of matrices, which makes the output; None if there is no such
     product, or no package to see it."""
     try:
-        nodes = extra("onnx", "onnx", "a look into models").load(str(path)).graph.node
+        nodes = (
+            extra("onnx", "onnx", "a look into models")
+            .load(str(path), load_external_data=False)
+            .graph.node
+        )
     except ValueError:
         return None
     made = {name: node for node in nodes for name in node.output}
@@ -357,7 +430,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
     **Raises** `ValueError` in one line if that file is another model.
     """
     path = PHOTOS if model is None else Path(model)
-    digest = digest_of(path) if path.is_file() else "none"
+    digest = _digest(*read_model(path)) if path.is_file() else "none"
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
         raise ValueError(
@@ -367,6 +440,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
     options = {name: about[name] for name in ("size", "unit", "saw", "output")}
     # Older files lack these.
     options |= {"crop": about.get("crop", False), "pool": about.get("pool"), "threads": threads}
+    options |= {"bgr": about.get("bgr", False)}
     if about["mean"] is not None:
         options |= {"mean": tuple(about["mean"]), "std": tuple(about["std"])}
     return Extractor(path, **options)

@@ -25,8 +25,8 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
 
-from arml.datasets.archives import Member, open_members, plain_name
-from arml.datasets.decode import SUFFIXES, Crop, decoded
+from arml.datasets.archives import Member, open_members, printable
+from arml.datasets.decode import LOG, SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
 FORMAT = 3
@@ -65,6 +65,8 @@ class _Source:
     """The split that its folders state."""
     left_out: list[Path]
     """Its files that are no pictures."""
+    remarks: list[str]
+    """How its folders were understood, where another reading was possible."""
 
     @property
     def pictures(self) -> list[Member]:
@@ -139,9 +141,10 @@ def default_folder() -> Path:
 def open_source(path: Path) -> Iterator[_Source]:
     """Open a folder or a zip file of labelled pictures.
 
-    The pictures are in one folder for each class, perhaps below common top folders. These folders
-    may be in folders `train`, `valid` and `test`, which state a split. Or a table `labels.csv` has
-    the name of a picture and its label in its first two columns, under a header.
+    The pictures are in one folder for each class, perhaps below common top folders, and some in
+    folders within it. These folders may be in folders `train`, `valid` and `test`, which state a
+    split. Or a table `labels.csv` has the name of a picture and its label in its first two columns,
+    under a header.
 
     **Raises** `ValueError` in one line for a source that is missing, unsafe or laid out in another
     way.
@@ -160,11 +163,11 @@ def open_source(path: Path) -> Iterator[_Source]:
         tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS]
         if tables:
             table = min(tables, key=lambda member: member.name.count("/"))
-            classes, split = _by_table(table, pictures), None
+            classes, split, remarks = _by_table(table, pictures), None, list[str]()
         else:
-            classes, split = _by_folder(path, pictures)
+            classes, split, remarks = _by_folder(path, pictures)
         left_out = [Path(member.where) for member in others if member not in tables]
-        yield _Source(path, dict(sorted(classes.items())), split, left_out)
+        yield _Source(path, dict(sorted(classes.items())), split, left_out, remarks)
 
 
 def is_picture(name: str) -> bool:
@@ -174,8 +177,8 @@ def is_picture(name: str) -> bool:
 
 def _by_folder(
     path: Path, pictures: Sequence[Member]
-) -> tuple[dict[str, list[Member]], Parts | None]:
-    """The pictures of each folder, and the split that the folders above state."""
+) -> tuple[dict[str, list[Member]], Parts | None, list[str]]:
+    """The pictures of each folder, the split that the folders above state, and remarks."""
     names = [member.name.split("/") for member in pictures]
     levels = zip(*(name[:-1] for name in names), strict=False)
     top = list(takewhile(lambda folders: len(set(folders)) == 1, levels))
@@ -186,28 +189,46 @@ def _by_folder(
                 f"{path}: {LAYOUT}, got the image {'/'.join(name)} outside them; move it into one, "
                 f"or name the labels in a table {LABELS}"
             )
-    heads = {PART_FOLDERS.get(name[depth].lower()) for name in names}
-    parted = heads == set(PARTS) and all(len(name) == depth + 3 for name in names)
-    deeper = [name for name in names if len(name) > depth + 2]
-    if deeper and not parted:
-        raise ValueError(
-            f"{path}: {LAYOUT}, got {'/'.join(deeper[0])} one level deeper; move the class folders "
-            "side by side"
-        )
+    part_of = {name[depth]: PART_FOLDERS.get(name[depth].lower()) for name in names}
+    parted = {*part_of.values()} == {*PARTS} and all(len(name) == depth + 3 for name in names)
+    pairs, remarks = [*zip(names, pictures, strict=True)], list[str]()
+    if not parted:
+        if len(part_of) > 1 and None not in part_of.values():
+            raise ValueError(
+                f"{path}: {LAYOUT}, got the parts of a data set ({', '.join(sorted(part_of))}); "
+                "name the one whose folders are your classes"
+            )
+        own = {name[depth] for name in names if len(name) == depth + 2}
+        aside = {head for head, part in part_of.items() if part in ("validation", "test")}
+        if len(own - aside) > 1:
+            pairs = [(name, member) for name, member in pairs if name[depth] not in aside]
+            remarks = [
+                f"the folder {head} is left out, because this is the name of a part of a data set; "
+                "rename it if it is a class"
+                for head in sorted(aside)
+            ]
+        inner = {"/".join(name[depth:-1]): name for name, _ in pairs if len(name) > depth + 2}
+        for folder, name in sorted(inner.items()):
+            if name[depth] not in own:
+                raise ValueError(
+                    f"{path}: {LAYOUT}, got {folder}, and no image directly in {name[depth]}; move "
+                    "its images up if it is one class, or move the class folders side by side"
+                )
+            remarks.append(f"the images in {folder} count as {name[depth]}")
     classes: defaultdict[str, list[Member]] = defaultdict(list)
-    part_of: dict[str, str] = {}
-    for name, member in zip(names, pictures, strict=True):
-        classes[name[-2]].append(member)
-        if parted:
-            part = PART_FOLDERS[name[depth].lower()]
-            if part_of.setdefault(name[-2], part) != part:
+    split: Parts = {part: [] for part in PARTS}
+    for name, member in pairs:
+        label, part = name[depth + parted], part_of[name[depth]]
+        if parted and part is not None and label not in split[part]:
+            if label in classes:
                 raise ValueError(
                     f"{path}: expected other classes in each of the folders train, valid and test, "
-                    f"got {name[-2]!r} in two of them: few-shot learning is tested on classes that "
+                    f"got {label!r} in two of them: few-shot learning is tested on classes that "
                     "had no part in the training"
                 )
-    split = {part: sorted(c for c in part_of if part_of[c] == part) for part in PARTS}
-    return classes, split if parted else None
+            split[part].append(label)
+        classes[label].append(member)
+    return classes, {part: sorted(split[part]) for part in PARTS} if parted else None, remarks
 
 
 def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
@@ -237,6 +258,11 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
                     "pictures: correct the line"
                 )
             classes[label] += found
+    if not classes:
+        raise ValueError(
+            f"{table.where}: expected a header, and then the name of a picture and its label in "
+            "each line, got no such line: fill it, or remove it if the folders are the classes"
+        )
     return {name: sorted(members, key=lambda m: m.name) for name, members in classes.items()}
 
 
@@ -254,8 +280,7 @@ def pictures_of(paths: Sequence[Path], opened: ExitStack) -> tuple[list[Member],
     others: list[Path] = []
     for path in paths:
         if path.is_file() and path.suffix.lower() != ".zip":
-            plain_name(path, path.name)
-            pictures.append(Member(str(path), path.read_bytes))
+            pictures.append(Member(printable(str(path)), path.read_bytes))
             continue
         for member in sorted(opened.enter_context(open_members(path)), key=lambda one: one.name):
             if is_picture(member.name):
@@ -327,6 +352,8 @@ def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFam
     place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
     images = _cached(place, shape)
     if images is None:
+        for remark in source.remarks:
+            LOG.warning(f"{name}: {remark}")
         write_pictures(place, pictures, size=size, progress=partial(progress, name))
         images = np.load(place, mmap_mode="r", allow_pickle=False)
     counts = np.asarray([*source.counts.values()])

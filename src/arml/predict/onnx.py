@@ -27,7 +27,7 @@ from jaxtyping import Array, DTypeLike
 
 from arml.core.episodes import Problem
 from arml.datasets.decode import Crop
-from arml.datasets.features import Extractor
+from arml.datasets.features import Extractor, read_model
 from arml.results.files import write_bytes
 from arml.results.machine import extra
 
@@ -329,12 +329,12 @@ def resized(pictures: Array, size: int, crop: Crop = False) -> Array:
     places = [lax.iota(jnp.float32, side) for side in x.shape[1:3]]
     sides = [jnp.max(place) + 1 for place in places]
     if crop is True:
-        kept = jnp.floor(jnp.sqrt(sides[0] * sides[1]))
-    elif crop:
-        kept = jnp.maximum(jnp.round(crop * jnp.minimum(*sides)), 1)
+        kept = [jnp.floor(jnp.sqrt(sides[0] * sides[1]))] * 2
+    elif isinstance(crop, Sequence):
+        kept = [jnp.round(share * side) for share, side in zip(crop, sides, strict=True)]
     else:
-        kept = jnp.maximum(*sides)
-    lengths = [jnp.minimum(side, kept) for side in sides]
+        kept = [jnp.round(crop * jnp.minimum(*sides))] * 2 if crop else sides
+    lengths = [jnp.clip(k, 1, side) for k, side in zip(kept, sides, strict=True)]
     starts = [jnp.floor((a - b) / 2) for a, b in zip(sides, lengths, strict=True)]
     shrinking = [
         _areas(place - start, length, size)
@@ -417,7 +417,15 @@ def _copied(onnx: Any, extractor: Extractor) -> Any:
             f"{name} takes {extractor.batch} pictures at once, and the file needs a model for any "
             "number: export it with a free batch dimension (dynamic_axes)"
         )
-    model = onnx.load(str(extractor.path))
+    model = onnx.load(str(extractor.path), load_external_data=False)
+    _, outside = read_model(extractor.path)
+    for tensor in model.graph.initializer:
+        if tensor.external_data:
+            at = {one.key: one.value for one in tensor.external_data}
+            rest = memoryview(outside[at["location"]])[int(at.get("offset", 0)) :]
+            tensor.raw_data = bytes(rest[: int(at["length"])] if "length" in at else rest)
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
     version = next((one.version for one in model.opset_import if not one.domain), OPSET)
     if version != OPSET:
         try:

@@ -3,7 +3,6 @@ size."""
 
 import base64
 import io
-import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import Crop, Tell, UnreadableError, cropped, decode, resize, rgb
+from arml.datasets.decode import LOG, Crop, Tell, UnreadableError, cropped, decode, resize, rgb
 from arml.predict.inputs import checked_array
 from arml.results.machine import cores
 
@@ -25,8 +24,6 @@ _SMALL = 32
 FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are no arrays."""
 
-LOG = logging.getLogger("arml")
-"""Says which pictures are doubtful."""
 Bad = dict[int, str]
 """The problems of pictures that cannot be read, by their places."""
 OnPicture = Callable[[int, int], object]
