@@ -271,8 +271,15 @@ class ExtendedARML(Conditioned):
         own, more = self.paper(support)
         return jnp.concatenate([own, code]), penalty + more
 
+    @property
+    def weights_at(self) -> int | None:
+        """The index of the first vertex's weight in a code; None if no vertex owns a template."""
+        if isinstance(self.modulate, CodeThenReading):
+            return len(self.modulate.gate.dense.weight)
+        return 0 if isinstance(self.modulate, Templates) else None
+
     def embedding(self) -> Callable[[Array], Embedding] | None:
-        if not self.reads_features:
+        if self.problem.kind == "regression":
             return super().embedding()
         return lambda support_x: self.net.body.given(support_x)
 
