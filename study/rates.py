@@ -6,9 +6,9 @@
     python -m study.rates --collect             # write results/rates.json of what is finished
 
 Each method is trained for 2,000 steps with each outer rate, which falls as half a cosine while the
-weights of the last fifth are averaged, and with the best of these rates held constant. The two best at one shot are trained at five shots. The best
-at each number of shots is then trained once more with augmented pictures. 1,000 validation tasks
-choose; no test task is drawn.
+weights of the last fifth are averaged, and with the best of these rates held constant. The two best
+at one shot are trained at five shots. The best at each number of shots is then trained once more
+with augmented pictures. 1,000 validation tasks choose; no test task is drawn.
 """
 
 import json
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 from tyro.conf import Positional
@@ -25,20 +25,10 @@ import arml
 from arml.experiment.recipes import changed
 from arml.results.files import read_json, write_json
 from arml.training.provenance import commit
-from study.data import RESULTS
+from study.plan import RATES, SEARCHED, training_of
 
 OUT = Path("runs/rates")
-FILE = RESULTS / "rates.json"
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "protonet": ("protonet", {"scale": 1.0, "learn_scale": False}),
-    "scaled-protonet": ("protonet", {"scale": 0.05, "learn_scale": True}),
-    "maml": ("maml", {}),
-    "proto-maml": ("proto-maml", {}),
-    "arml": ("arml", {}),
-    "arml-paper": ("arml-paper", {}),
-}
-"""By name: the recipe, and its options."""
-RATES = (0.001, 0.003, 0.0003, 0.01)
+OUTER_RATES = (0.001, 0.003, 0.0003, 0.01)
 STEPS, TASKS = 2_000, 1_000
 
 
@@ -58,17 +48,10 @@ class Trial:
         return f"{self.method}-{self.shots}shot-{self.rate:g}-{self.schedule}{varied}"
 
     @property
-    def training(self) -> dict[str, dict[str, Any]]:
-        """The options of the outer loop and of the training tasks."""
-        average = 0.2 if self.schedule == "cosine" else 0.0
-        outer = {"outer_rate": self.rate, "schedule": self.schedule, "average": average}
-        return {"outer": {"warmup": 0.0, **outer}, "tasks": {"augment": self.augment}}
-
-    @property
     def experiment(self) -> arml.Experiment:
-        recipe, options = METHODS[self.method]
+        recipe, options = SEARCHED[self.method]
         made = arml.recipe(f"real-four/{recipe}", shots=self.shots)
-        parts = {"algorithm": options, **self.training}
+        parts = {"algorithm": options, **training_of(self.rate, self.schedule, self.augment)}
         return replace(
             changed(made, parts),
             recipe=f"rates/{self.name}",
@@ -104,7 +87,7 @@ class Trial:
 def search(method: str, shots: int) -> Iterator[Trial]:
     """The trials of a method, in order; each is finished before the next one is chosen."""
     if shots == 1:
-        tried = [Trial(method, shots, rate, "cosine") for rate in RATES]
+        tried = [Trial(method, shots, rate, "cosine") for rate in OUTER_RATES]
         yield from tried
         constant = replace(max(tried, key=Trial.carry_out), schedule="constant")
         yield constant
@@ -128,9 +111,9 @@ def finished(method: str, shots: int) -> Iterator[Trial]:
 def collect() -> None:
     """Write the finished trials to `results/rates.json`."""
     rows = []
-    for method in METHODS:
+    for method in SEARCHED:
         for shots in (1, 5):
-            if shots == 5 and len([*finished(method, 1)]) < len(RATES) + 2:
+            if shots == 5 and len([*finished(method, 1)]) < len(OUTER_RATES) + 2:
                 continue
             for trial in finished(method, shots):
                 found = read_json(OUT / trial.name / "found.json")
@@ -142,7 +125,7 @@ def collect() -> None:
         "validation_tasks": TASKS,
         "trials": rows,
     }
-    FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    RATES.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -162,7 +145,7 @@ def main() -> int:
     if options.collect:
         collect()
         return 0
-    for method in options.methods or METHODS:
+    for method in options.methods or SEARCHED:
         for trial in search(method, options.shots):
             trial.carry_out()
     return 0
