@@ -76,6 +76,7 @@ docs: .venv/.installed-docs
 test: .venv/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@# Types are checked beside the tests, on the core that a worker leaves free while it starts.
 	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow and not site"; tests=$$?; wait $$types && exit $$tests
 

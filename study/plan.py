@@ -9,12 +9,14 @@ ARML as in the paper's text.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import arml
 from arml.datasets.published import REAL
 from arml.experiment.options import TASKS, fingerprint, to_json
 from arml.experiment.recipes import changed
+from arml.results.files import read_json
 from study.paper import names
 
 SUBJECT = "arml-paper"
@@ -66,7 +68,7 @@ METHODS: dict[str, Method] = {
     "first-order-maml": Method("regression2d starter", 0.0008, 0.6),
     "anil": Method("regression2d starter", 0.0003, 0.4),
     "arml": Method("regression2d starter real", 0.0085, 0.6, "-"),
-    "proto-maml": Method("starter", images=1.1),
+    "proto-maml": Method("starter real", images=1.1),
     # Of these no run of the study is kept yet, and their times are guesses.
     "r2d2": Method("regression2d starter"),
     "cavia": Method("regression2d starter"),
@@ -76,6 +78,16 @@ METHODS: dict[str, Method] = {
 the laptop study's runs, one or two at a time on two shared cores of server CPUs."""
 FOUR = ("protonet", "maml", "arml-paper", "arml")
 """The methods of real pictures that are trained several times."""
+SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "scaled-protonet": ("protonet", {"scale": 0.05, "learn_scale": True}),
+    "protonet": ("protonet", {"scale": 1.0, "learn_scale": False}),
+    "maml": ("maml", {}),
+    "proto-maml": ("proto-maml", {}),
+    "arml": ("arml", {}),
+    "arml-paper": ("arml-paper", {}),
+}
+"""The methods that `study.rates` searches alike, by name: the recipe, and its options."""
+RATES = Path(__file__).parent / "results" / "rates.json"
 SEVERAL = {"real-four-1shot": 5}
 """Their trainings where these are not three: five are the fewest that decide a claim."""
 SLOW = 0.015
@@ -236,6 +248,14 @@ def row_of(place: str, method: str, scale: Scale, seeds: int = 0) -> Row:
     return Row(arml.ALGORITHMS[method].title, made, known, seeds=seeds)
 
 
+def training_of(rate: float, schedule: str, augment: bool) -> dict[str, dict[str, Any]]:
+    """The options of the outer loop and of the training tasks. Where the rate falls, the weights of
+    the last fifth are averaged."""
+    average = 0.2 if schedule == "cosine" else 0.0
+    outer = {"outer_rate": rate, "schedule": schedule, "average": average, "warmup": 0.0}
+    return {"outer": outer, "tasks": {"augment": augment}}
+
+
 class Rows(NamedTuple):
     """The rows of a table, and how they are read."""
 
@@ -290,6 +310,29 @@ def specialists(place: str, scale: Scale) -> Rows:
             label, turn = f"{row.label}, {family} alone", row.turn + later
             rows.append(replace(row, label=label, experiment=own, turn=turn))
     about = "One learner for all families, and one for each, which has seen no other family."
+    return Rows(rows, about)
+
+
+def searched(place: str, scale: Scale) -> Rows:
+    """Methods with the outer optimiser that `study.rates` found best for each, and with augmented
+    pictures where these are better. A method whose search is not finished has no row."""
+    rows, shots = [], PLACES[place].shots
+    trials = read_json(RATES)["trials"] if RATES.is_file() else []
+    for name, (recipe, options) in SEARCHED.items():
+        found = [t for t in trials if (t["method"], t["shots"]) == (name, shots)]
+        if not any(t["augment"] for t in found):  # the last trial
+            continue
+        best = max(found, key=lambda t: t["accuracy"])
+        row = row_of(place, recipe, scale)
+        own = {"algorithm": options, **training_of(best["rate"], best["schedule"], best["augment"])}
+        made = changed(replace(row.experiment, recipe=f"{place}/{name}-searched"), own)
+        label = row.label + (", learned scale" if name.startswith("scaled") else "")
+        seeds = 1 if name in ("protonet", "maml") else 3
+        rows.append(Row(label, made, seeds=seeds, turn=PLACES[place].turn + 1))
+    about = (
+        "Each method has the outer rate, the schedule and the pictures (as they are, or augmented) "
+        "that were best for it after 2,000 steps on validation tasks (`python -m study.rates`)."
+    )
     return Rows(rows, about)
 
 
@@ -375,6 +418,7 @@ def normalisation(place: str, scale: Scale) -> Rows:
 KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "": ("", main),
     "specialists": ("Specialists: ", specialists),
+    "searched": ("Searched alike: ", searched),
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
     "evidence": ("Does ARML with evidence need its vertices? ", evidence),
@@ -522,6 +566,7 @@ BENCHMARKS = (
     "normalisation-plain-multi-5shot",
 )
 """Tables that need `arml data prepare`."""
+SEARCHED_PARTS = ("-start", "") if RATES.is_file() else ()
 PICTURES = (
     "real-four-1shot-start",
     "specialists-real-four-1shot-start",
@@ -534,6 +579,7 @@ PICTURES = (
     "real-four-5shot",
     "mini-imagenet-5shot",
     "mini-imagenet-1shot-gpu",
+    *(f"searched-real-four-{n}shot{end}" for n in (1, 5) for end in SEARCHED_PARTS),
 )
 """Tables that need `arml data prepare real-four` and `mini-imagenet`."""
 SMOKE = ("regression2d", "ablations-regression2d")

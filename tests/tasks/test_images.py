@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from arml.core.episodes import Task
 from arml.datasets.folders import ImageFamily
-from arml.tasks.images import Disk, ImageEpisodes, MixedShots, distinct
+from arml.tasks.images import (
+    Augmented,
+    Disk,
+    ImageEpisodes,
+    MixedShots,
+    distinct,
+    mirror_keeps_classes,
+    varied,
+)
 from arml.tasks.options import EpisodeOptions
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
@@ -146,3 +154,36 @@ def test_mixed_shots_repeat_some_examples_and_change_nothing_else():
         np.testing.assert_allclose(part.mean(axis=1), whole[:, :k].mean(axis=1), rtol=1e-4)
         seen.add(k)
     assert seen == {1, 2}
+
+
+def test_augmented_pictures_are_shifted_and_mirrored_where_a_mirror_keeps_the_classes():
+    """A gradient from left to right shows its shift and its direction; labels stay."""
+    row = np.linspace(0, 1, 20, dtype=np.float32)
+    picture = jnp.asarray(np.broadcast_to(row[:, None], (20, 20, 3)))
+    x = jnp.stack([picture] * 200)
+    for mirror in (False, True):
+        made = np.asarray(varied(x, jnp.asarray(mirror), key=jax.random.key(3)))
+        assert made.min() >= 0
+        assert made.max() <= 1
+        rises = made[:, 10, 12].mean(axis=1) > made[:, 10, 8].mean(axis=1)
+        assert (0.3 < np.mean(~rises) < 0.7) == mirror
+        if not mirror:  # a row of the picture itself, from up to two pixels away
+            shifts = {round(19 * each[10, 10, 0]) - 10 for each in made}
+            assert shifts == {-2, -1, 0, 1, 2}
+    tasks = episodes(shots=2, queries=1)
+    other = Augmented(tasks.families, tasks.problem, tasks, jnp.zeros(len(COUNTS), bool))
+    plain, task = (t.sample(jax.random.key(5)) for t in (tasks, other))
+    np.testing.assert_array_equal(plain.classes, task.classes)
+    np.testing.assert_array_equal(plain.query.y, task.query.y)
+
+
+def test_a_mirror_keeps_the_classes_of_symmetric_pictures_alone():
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 256, (30, 1, 16, 16, 3))
+    noise = rng.integers(-60, 61, (30, 12, 16, 16, 3))
+    for symmetric in (False, True):
+        base = (one + one[:, :, :, ::-1]) / 2 if symmetric else one
+        images = np.clip(base + noise, 0, 255).astype(np.uint8).reshape(-1, 16, 16, 3)
+        names = tuple(map(str, range(30)))
+        family = ImageFamily("some", names, images, np.full(30, 12), "digest")
+        assert mirror_keeps_classes(family, names) == symmetric

@@ -32,7 +32,7 @@ for it. A task blends the weights of the networks, where a mixture would blend t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -45,14 +45,23 @@ from arml.algorithms.arml import (
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
+    Relational,
     Structure,
     drawn_vertices,
     keys_of,
+    paper,
     sample_mean,
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import Conditioned, Embedder
+from arml.algorithms.conditioned import (
+    Conditioned,
+    Embedder,
+    Encoder,
+    Head,
+    Modulate,
+    the_learned_head,
+)
 from arml.algorithms.method import Changes
 from arml.core.checks import Count, Positive, classes_only
 from arml.core.episodes import Examples, Problem
@@ -68,7 +77,7 @@ from arml.nn.heads import (
     headless,
     units,
 )
-from arml.nn.modulation import film
+from arml.nn.modulation import Gate, film
 from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
 # The encoder: a task's code is how much it reads each vertex.
@@ -222,24 +231,29 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
     return replace(net, body=filmed(net.body, map(film, taus)))
 
 
+class CodeThenReading(eqx.Module):
+    """Tailors by the paper's gates, Eq. (10), and then by the templates that the task reads."""
+
+    gate: Gate
+    templates: Modulate
+
+    def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
+        own, reading = jnp.split(code, [len(self.gate.dense.weight)])
+        tailored: BaseNetwork = self.templates(self.gate(net, own), reading)
+        return tailored
+
+
 # The learner.
 
 
-_Head = Callable[[BaseNetwork, Examples], BaseNetwork]
-"""Gives a network the head that a task starts from."""
-
-
-def the_learned_head(net: BaseNetwork, support: Examples) -> BaseNetwork:
-    """The task starts from the network's own head, which all tasks share."""
-    return net
-
-
 class ExtendedARML(Conditioned):
-    """ARML whose vertices own modulations. `choose` may weigh the vertices anew by how well their
-    networks explain the support set."""
+    """ARML whose head is made from the task's examples, or whose vertices own modulations.
+    `choose` may weigh the vertices anew by how well their networks explain the support set."""
 
-    head: _Head = the_learned_head
     choose: "Choose | None" = None
+    paper: Relational | None = None
+    """The paper's encoder, whose code comes before the reading; None where `encode` is the only
+    one."""
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
 
@@ -251,13 +265,22 @@ class ExtendedARML(Conditioned):
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         code, penalty = self.encode(self.look(support))
-        return code if self.choose is None else self.choose(self, support, code), penalty
+        if self.choose is not None:
+            code = self.choose(self, support, code)
+        if self.paper is None:
+            return code, penalty
+        own, more = self.paper(support)
+        return jnp.concatenate([own, code]), penalty + more
 
-    def tailored(self, code: Code, support: Examples) -> BaseNetwork:
-        return self.head(self.modulate(self.net, code), support)
+    @property
+    def weights_at(self) -> int | None:
+        """The index of the first vertex's weight in a code; None if no vertex owns a template."""
+        if isinstance(self.modulate, CodeThenReading):
+            return len(self.modulate.gate.dense.weight)
+        return 0 if isinstance(self.modulate, Templates) else None
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
-        if not self.reads_features:
+        if self.problem.kind == "regression":
             return super().embedding()
         return lambda support_x: self.net.body.given(support_x)
 
@@ -350,9 +373,11 @@ class ExtendedARMLOptions(InnerOptions):
     """How a task reads the vertices: by the places of its prototypes, or also by how well the
     network of each vertex explains its support set. The latter is for regression, for vertices that
     own layers, and for the head ridge."""
-    gate: Literal["templates", "layers", "weights"] = "templates"
-    """What a vertex owns: a scale and a shift of every unit; or, in regression, layers that make
-    these from the mean prototype; or also an offset of every weight."""
+    gate: Literal["templates", "code", "both", "layers", "weights"] = "templates"
+    """What tailors the network. `templates`: each vertex owns a scale and a shift of every unit.
+    In classification `code`: the gates of the paper, Eq. (2) to (10); or `both`. In regression
+    `layers`: each vertex owns layers that make scales and shifts from the mean prototype;
+    `weights`: and an offset of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices."""
     gamma_s: Positive = 1.0
@@ -374,7 +399,7 @@ class ExtendedARMLOptions(InnerOptions):
     @property
     def own(self) -> bool:
         """Whether the modulation reads the task's own code beside the reading."""
-        return self.gate != "templates"
+        return self.gate in ("layers", "weights")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
         if self.head == "prototypes":
@@ -386,13 +411,15 @@ class ExtendedARMLOptions(InnerOptions):
             )
         body, keys = with_body(net, "ARML, extended,"), keys_of(key)
         features, learned = problem.features, body
-        head: _Head = the_learned_head
+        head: Head = the_learned_head
         if self.head == "ridge":
             head = RidgeHead.of(body, HEAD_SCALE)
         elif self.head != "learned":
             learned, head = headless(body), PrototypeHead(jnp.float32(HEAD_SCALE), problem.outputs)
         own = self.width if self.own else 0
-        modulate = Templates.drawn(
+        size = own + (self.vertices if self.gate != "code" else 0)
+        encode: Encoder = self.encoder(body, problem, keys)
+        modulate: Modulate = Templates.drawn(
             learned,
             self.vertices,
             features,
@@ -400,18 +427,30 @@ class ExtendedARMLOptions(InnerOptions):
             offsets=self.gate == "weights",
             key=keys["gate"],
         )
+        relational = None
+        if self.gate in ("code", "both"):
+            options = replace(paper(problem), vertices=self.vertices)
+            relational = options.encoder(problem, keys)
+            code = options.width * 2
+            size += code
+            gate: Any = options.modulation(learned, code, problem, keys)
+            if self.gate == "both":
+                modulate = CodeThenReading(gate, modulate)
+            else:
+                encode, modulate, relational = relational, gate, None
         # Learned rates have the structure of the network that descends.
-        start = modulate(learned, jnp.zeros(self.vertices + own, jnp.float32))
+        start = modulate(learned, jnp.zeros(size, jnp.float32))
         start = replace(start, head=body.head)
         return ExtendedARML(
             net=learned,
-            encode=self.encoder(body, problem, keys),
+            encode=encode,
             modulate=modulate,
             inner=self.descent(start),
             problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
-            reads_features=problem.kind == "classification",
+            paper=relational,
+            reads_features=problem.kind == "classification" and self.gate != "code",
         )
 
     def encoder(

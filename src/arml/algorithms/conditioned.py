@@ -15,6 +15,13 @@ from arml.core.learner import Adapted, Code, Embedding, Learner, Penalty, parame
 
 Modulate = Callable[[PyTree, Code], PyTree]
 """Tailors a network to a code."""
+Head = Callable[[PyTree, Examples], PyTree]
+"""Gives a network the head that a task starts from."""
+
+
+def the_learned_head(net: PyTree, support: Examples) -> PyTree:
+    """The task starts from the network's own head, which all tasks share."""
+    return net
 
 
 class Encoder(eqx.Module):
@@ -40,13 +47,15 @@ class Embedder(Encoder):
 
 
 class Conditioned(Learner):
-    """Encode, tailor, descend. The extended ARML has its own `coded` and `tailored`."""
+    """Encode, tailor, descend. The extended ARML has its own `coded`."""
 
     net: PyTree
     """The shared initialisation theta_0."""
     encode: Encoder
     modulate: Modulate
     inner: GradientDescent
+    head: Head = the_learned_head
+    """Of the tailored network: the learned one, or one that is made from the task's examples."""
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         """The code of ONE task, and the penalty of the encoder."""
@@ -54,7 +63,7 @@ class Conditioned(Learner):
 
     def tailored(self, code: Code, support: Examples) -> PyTree:
         """The network that ONE task descends from."""
-        return self.modulate(self.net, code)  # theta_0i: Eq. (10) of ARML's paper
+        return self.head(self.modulate(self.net, code), support)  # Eq. (10) of ARML's paper
 
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:
         """Learn ONE task from its support set, from this code on."""

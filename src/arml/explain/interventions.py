@@ -88,9 +88,9 @@ def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chun
         if removed >= 0 and isinstance(learner, ExtendedARML) and learner.choose is not None:
             given = without_vertex(learner, removed)
         found = concatenated(look(code_of, given))[0]
-        if removed >= 0 and isinstance(learner, ExtendedARML):
-            # The code begins with the weights of the vertices, which weigh their templates.
-            found = np.insert(found, removed, 0.0, axis=1)
+        at = learner.weights_at if isinstance(learner, ExtendedARML) else None
+        if removed >= 0 and at is not None:  # the weights in the code weigh the vertices' templates
+            found = np.insert(found, at + removed, 0.0, axis=1)
         return found
 
     codes, families = concatenated(look(code_of, learner))

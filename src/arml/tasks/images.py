@@ -5,7 +5,8 @@ all without replacement. The work per task depends on its own size only, not on 
 classes or families there are. The same key draws the same task wherever the images are: data that
 do not fit on the device are gathered on the host, from a memory map.
 
-Some training tasks may have fewer different examples of each class.
+Some training tasks may have fewer different examples of each class, and their pictures may be
+varied at random.
 """
 
 import mmap
@@ -17,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, protocol_of
 from arml.datasets.folders import ImageFamily
@@ -235,3 +236,79 @@ class MixedShots(TaskDistribution):
         x = task.support.x.reshape(self.problem.outputs, shots, *task.support.x.shape[1:])
         x = x[:, jnp.arange(shots) % k].reshape(task.support.x.shape)
         return task._replace(support=task.support._replace(x=x))
+
+
+class Augmented(TaskDistribution):
+    """The tasks of a distribution whose pictures are varied at random, each by itself, so that a
+    picture is seldom seen twice. All are shifted by up to a tenth of their size, and the edge is
+    repeated. In families that a mirror leaves alone (`mirrored`) each is also mirrored half the
+    time, and brightness, contrast and colour change. Test tasks are never of this kind."""
+
+    families: tuple[str, ...] = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True)
+    tasks: TaskDistribution
+    mirrored: Bool[Array, " families"]
+
+    def sample(self, key: PRNGKeyArray) -> Task:
+        # The key itself draws the examples, as in `tasks`.
+        task = self.tasks.sample(key)
+        support_key, query_key = jax.random.split(jax.random.fold_in(key, 2))
+        mirror = self.mirrored[task.family]
+        return task._replace(
+            support=task.support._replace(x=varied(task.support.x, mirror, key=support_key)),
+            query=task.query._replace(x=varied(task.query.x, mirror, key=query_key)),
+        )
+
+
+def varied(
+    x: Float[Array, "n h w c"], mirror: Bool[Array, ""], *, key: PRNGKeyArray
+) -> Float[Array, "n h w c"]:
+    """Each picture shifted at random; if `mirror`, also mirrored and relit."""
+    most = max(1, round(x.shape[1] / 10))
+
+    def one(picture: Float[Array, "h w c"], key: PRNGKeyArray) -> Float[Array, "h w c"]:
+        flip_key, shift_key, light_key, contrast_key, colour_key = jax.random.split(key, 5)
+        padded = jnp.pad(picture, ((most, most), (most, most), (0, 0)), mode="edge")
+        down, right = jax.random.randint(shift_key, (2,), 0, 2 * most + 1)
+        picture = jax.lax.dynamic_slice(padded, (down, right, 0), picture.shape)
+        other = jnp.where(jax.random.bernoulli(flip_key), picture[:, ::-1], picture)
+        mean = jnp.mean(other)
+        contrast = jax.random.uniform(contrast_key, minval=0.7, maxval=1.3)
+        light = jax.random.uniform(light_key, minval=-0.1, maxval=0.1)
+        colour = jax.random.uniform(colour_key, picture.shape[-1:], minval=0.9, maxval=1.1)
+        other = jnp.clip(((other - mean) * contrast + mean + light) * colour, 0, 1)
+        return jnp.where(mirror, other, picture)
+
+    return jax.vmap(one)(x, jax.random.split(key, len(x)))
+
+
+LEAST_LOST = 0.1
+"""The share of what pixels tell of the classes that a mirror may take. Families of photographs lose
+up to 0.09, drawn characters and icons 0.13 to 0.43."""
+
+
+def mirror_keeps_classes(family: ImageFamily, classes: Sequence[str]) -> bool:
+    """Whether a mirrored picture looks like one of its class. By their pixels, half of the pictures
+    of a class are compared with the means of the other halves of all classes, as they are and
+    mirrored. The measure is the probability that the own class is nearer than another one."""
+    from scipy.spatial.distance import cdist  # here, because few trainings need it
+
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(np.flatnonzero(np.isin(family.classes, classes)))[:50]
+    means, pictures, own = [], [], []
+    for number, i in enumerate(chosen):
+        some = rng.permutation(family.counts[i])[:20]
+        images = family.images[family.first[i] + np.sort(some)].astype(np.float32) / 255
+        half = len(images) // 2
+        means.append(images[:half].mean(axis=0))
+        pictures.append(images[half:])
+        own += [number] * (len(images) - half)
+    centres, queries = np.stack(means), np.concatenate(pictures)
+
+    def nearer(x: np.ndarray) -> float:
+        apart = cdist(x.reshape(len(x), -1), centres.reshape(len(centres), -1))
+        mine = apart[np.arange(len(own)), own][:, None]
+        return float(np.mean(apart > mine)) * len(centres) / (len(centres) - 1) - 0.5
+
+    straight = nearer(queries)
+    return straight - nearer(queries[:, :, ::-1]) < LEAST_LOST * straight

@@ -39,7 +39,13 @@ from arml.datasets.splits import check_split, cut, part_sizes, read_split, write
 from arml.datasets.starter import SIZE, load_starter
 from arml.results.files import Json, JsonView, RunError, checksum, read_json
 from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
-from arml.tasks.images import MixedShots, device_room, image_episodes
+from arml.tasks.images import (
+    Augmented,
+    MixedShots,
+    device_room,
+    image_episodes,
+    mirror_keeps_classes,
+)
 
 
 class Splits(NamedTuple):
@@ -189,7 +195,7 @@ class FunctionsOptions:
         functions_2d(**dataclasses.asdict(self))
 
 
-NOT_OF_TESTS = ("train_ways", "mixed_shots", "data", "split_seed", "only")
+NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed", "only")
 """Options that change no test task, or whose effect is in the digests of the data."""
 
 
@@ -207,6 +213,9 @@ class EpisodeOptions(Options):
     """Query examples of each class."""
     mixed_shots: bool = False
     """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""
+    augment: bool = False
+    """Train on pictures that are shifted at random, and mirrored and relit where a mirror does not
+    change the classes."""
 
     def ways_of(self, part: str) -> int:
         """Classes of a task of that part: `train`, `validation` or `test`."""
@@ -221,10 +230,15 @@ class EpisodeOptions(Options):
             assert family.split is not None
             self._check_part(family.name, part, family.sizes, family.split[part])
         shape: Json = {"ways": self.ways_of(part), "shots": self.shots, "queries": self.queries}
-        tasks = image_episodes(families, part, **shape, **how)
-        return self.varied(tasks) if part == "train" else tasks
+        tasks: TaskDistribution = image_episodes(families, part, **shape, **how)
+        if part != "train":
+            return tasks
+        if self.augment:
+            mirrored = [mirror_keeps_classes(f, (f.split or {})[part]) for f in families]
+            tasks = Augmented(tasks.families, tasks.problem, tasks, jnp.asarray(mirrored))
+        return self.with_fewer_shots(tasks)
 
-    def varied(self, train: TaskDistribution) -> TaskDistribution:
+    def with_fewer_shots(self, train: TaskDistribution) -> TaskDistribution:
         """Training tasks, of fewer shots too with `mixed_shots`."""
         return MixedShots(train.families, train.problem, train) if self.mixed_shots else train
 

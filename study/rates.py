@@ -1,0 +1,155 @@
+"""One equal search of the outer optimiser for methods on real pictures, by validation tasks.
+
+    python -m study.rates                       # one shot; resumable, in runs/rates
+    python -m study.rates --shots 5             # the two best of one shot
+    python -m study.rates maml protonet         # some methods, so that several processes share it
+    python -m study.rates --collect             # write results/rates.json of what is finished
+
+Each method is trained for 2,000 steps with each outer rate, which falls as half a cosine while the
+weights of the last fifth are averaged, and with the best of these rates held constant. The two best
+at one shot are trained at five shots. The best at each number of shots is then trained once more
+with augmented pictures. 1,000 validation tasks choose; no test task is drawn.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import tyro
+from tyro.conf import Positional
+
+import arml
+from arml.experiment.recipes import changed
+from arml.results.files import read_json, write_json
+from arml.training.provenance import commit
+from study.plan import RATES, SEARCHED, training_of
+
+OUT = Path("runs/rates")
+OUTER_RATES = (0.001, 0.003, 0.0003, 0.01)
+STEPS, TASKS = 2_000, 1_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training of the search."""
+
+    method: str
+    shots: int
+    rate: float
+    schedule: Literal["constant", "cosine"]
+    augment: bool = False
+
+    @property
+    def name(self) -> str:
+        varied = "-augmented" if self.augment else ""
+        return f"{self.method}-{self.shots}shot-{self.rate:g}-{self.schedule}{varied}"
+
+    @property
+    def experiment(self) -> arml.Experiment:
+        recipe, options = SEARCHED[self.method]
+        made = arml.recipe(f"real-four/{recipe}", shots=self.shots)
+        parts = {"algorithm": options, **training_of(self.rate, self.schedule, self.augment)}
+        return replace(
+            changed(made, parts),
+            recipe=f"rates/{self.name}",
+            steps=STEPS,
+            validate_every=STEPS // 4,
+            validation_tasks=TASKS,
+            checkpoint_every=50,
+            interval=10,
+        )
+
+    @property
+    def found(self) -> float | None:
+        """The accuracy on the validation tasks after the last step; None if it is not finished."""
+        file = OUT / self.name / "found.json"
+        return read_json(file)["accuracy"] if file.is_file() else None
+
+    def carry_out(self) -> float:
+        """The accuracy on the validation tasks; the training is resumed if it was interrupted."""
+        if (known := self.found) is not None:
+            return known
+        folder = OUT / self.name
+        arml.run(self.experiment, folder)
+        run = arml.Run(folder)
+        looks = [[m["step"], m["validation"]] for m in run.metrics if "validation" in m]
+        write_json(
+            folder / "found.json",
+            {"accuracy": looks[-1][1], "looks": looks, "seconds": run.seconds, "made": run.made},
+        )
+        print(f"{self.name}: {100 * looks[-1][1]:.2f}%", flush=True)
+        return float(looks[-1][1])
+
+
+def search(method: str, shots: int) -> Iterator[Trial]:
+    """The trials of a method, in order; each is finished before the next one is chosen."""
+    if shots == 1:
+        tried = [Trial(method, shots, rate, "cosine") for rate in OUTER_RATES]
+        yield from tried
+        constant = replace(max(tried, key=Trial.carry_out), schedule="constant")
+        yield constant
+        tried.append(constant)
+    else:
+        known = [t for t in search(method, 1) if not t.augment]
+        ranked = sorted(known, key=Trial.carry_out, reverse=True)
+        tried = [replace(t, shots=shots) for t in ranked[:2]]
+        yield from tried
+    yield replace(max(tried, key=Trial.carry_out), augment=True)
+
+
+def finished(method: str, shots: int) -> Iterator[Trial]:
+    """The finished trials, up to the first one that is not."""
+    for trial in search(method, shots):
+        if trial.found is None:
+            return
+        yield trial
+
+
+def collect() -> None:
+    """Write the finished trials to `results/rates.json`."""
+    rows = []
+    for method in SEARCHED:
+        for shots in (1, 5):
+            if shots == 5 and len([*finished(method, 1)]) < len(OUTER_RATES) + 2:
+                continue
+            for trial in finished(method, shots):
+                found = read_json(OUT / trial.name / "found.json")
+                rows.append({**vars(trial), **found})
+    content = {
+        "command": "python -m study.rates",
+        "commit": commit(),
+        "steps": STEPS,
+        "validation_tasks": TASKS,
+        "trials": rows,
+    }
+    RATES.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Search the outer rate and schedule of methods on four families of real pictures."""
+
+    methods: Positional[tuple[str, ...]] = ()
+    """Methods; all if none is named."""
+    shots: int = 1
+    """1 or 5."""
+    collect: bool = False
+    """Write what is finished, and train nothing."""
+
+
+def main() -> int:
+    options = tyro.cli(Options, prog="python -m study.rates")
+    if options.collect:
+        collect()
+        return 0
+    for method in options.methods or SEARCHED:
+        for trial in search(method, options.shots):
+            trial.carry_out()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
