@@ -37,9 +37,9 @@ import arml
 from arml.datasets.decode import decode
 from arml.datasets.folders import open_source
 from arml.nn.edges import histograms
+from arml.photographs.learner import PhotoLearner, PhotoPredictor
 from arml.predict.base import softmax
 from arml.predict.head import TEMPERATURES, unit_roots
-from arml.predict.photos import PhotoLearner, PhotoPredictor
 from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "photos.json"

@@ -53,11 +53,11 @@ import arml
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.predict.folds import folds
+from arml.predict.inputs import missing
 from arml.predict.models import mean_of
-from arml.predict.tables import widening
 from arml.results.files import write_json
 from arml.tables.columns import encoder, schema_of, width_of
-from arml.tables.kinds import missing
+from arml.tables.predictor import widening
 
 PLACE = Path(__file__).with_name("table_origins.json")
 ORIGINS = json.loads(PLACE.read_text(encoding="utf-8"))

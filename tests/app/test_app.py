@@ -19,13 +19,13 @@ import pytest
 
 import arml
 import chromium
-from arml.app import pictures, server
-from arml.app.pictures import Limits
+from arml.app import picture_tab, server
+from arml.app.picture_tab import Limits
 from arml.app.server import served
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
-from arml.predict.photos import PhotoPredictor
+from arml.photographs.learner import PhotoPredictor
 from serving import Site, serving
 
 
@@ -135,7 +135,7 @@ def test_the_page_answers_as_the_command(tmp_path):
             picture = glyphs.images[glyphs.first[k] + i]
             assert cv2.imwrite(str(tmp_path / "own" / name / f"{i}.png"), picture[:, :, ::-1])
     content, tab = request(tmp_path / "own"), served().pictures
-    answer = pictures.classified(tab, content, Limits())
+    answer = picture_tab.classified(tab, content, Limits())
     files = sorted((tmp_path / "own").rglob("*.png"))
     estimator = arml.FewShotClassifier().fit(files, content["labels"])
     np.testing.assert_allclose(answer["probabilities"], estimator.predict_proba(files), atol=1e-3)
@@ -145,25 +145,25 @@ def test_the_page_answers_as_the_command(tmp_path):
         estimator.predictor_.evaluate(estimator._queries(files), content["labels"])
     )
     with pytest.raises(ValueError, match=r"none of the predictor's classes \(a, b\)"):
-        pictures.classified(tab, {**content, "labels": ["c"] * 6}, Limits())
+        picture_tab.classified(tab, {**content, "labels": ["c"] * 6}, Limits())
 
 
 def test_a_kept_predictor_is_opened_again(tmp_path):
     content, tab = request(draw(tmp_path / "own", each=3)), served(Path("starter")).pictures
-    packet = pictures.packed_predictor(tab, content, Limits())["zip"]
-    assert pictures.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
+    packet = picture_tab.packed_predictor(tab, content, Limits())["zip"]
+    assert picture_tab.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     # With entries of folders and other files, which are not written anywhere.
     again = io.BytesIO(base64.b64decode(packet))
     with zipfile.ZipFile(again, "a") as more:
         for name in ("predictor/", "C:evil", "../evil", "predictor/sub/evil"):
             more.writestr(name, "")
     packet = base64.b64encode(again.getvalue()).decode()
-    assert pictures.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
+    assert picture_tab.opened_predictor(tab, {"predictor": packet}) == {"classes": ["a", "b"]}
     again = {"predictor": packet, "queries": content["queries"]}
     with pytest.raises(ValueError, match="6 pictures are too many, at most 2"):
-        pictures.classified(tab, again, Limits(pictures=2))
-    want = pictures.classified(tab, content, Limits())["probabilities"]
-    got = pictures.classified(tab, again, Limits())["probabilities"]
+        picture_tab.classified(tab, again, Limits(pictures=2))
+    want = picture_tab.classified(tab, content, Limits())["probabilities"]
+    got = picture_tab.classified(tab, again, Limits())["probabilities"]
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import arml
 import chromium
-from arml.app import server, tables
-from arml.app.pictures import Limits
+from arml.app import server, table_tab
+from arml.app.picture_tab import Limits
 from serving import serving
 
 LIMITS = Limits(rows=40, columns=6)
@@ -22,11 +22,11 @@ def learners():
 
 
 def asked(**changes):
-    return {**tables.example_table(0), "target": "tree", "kind": "classes", **changes}
+    return {**table_tab.example_table(0), "target": "tree", "kind": "classes", **changes}
 
 
 def test_rows_without_a_value_are_predicted_from_the_others(learners):
-    answer = tables.predicted(learners, asked(), LIMITS)
+    answer = table_tab.predicted(learners, asked(), LIMITS)
     rows = list(csv.reader(io.StringIO(answer["csv"])))
     assert rows == [answer["header"], *answer["rows"]]
     assert answer["header"] == ["tree", "probability", "height", "leaf", "bark"]
@@ -43,33 +43,35 @@ def test_rows_without_a_value_are_predicted_from_the_others(learners):
     # A spreadsheet copies tabs; the order of rows is free.
     first, *others = asked()["csv"].splitlines()
     pasted = "\r\n".join([first, *others[15:], *others[:15]]).replace(",", "\t")
-    assert tables.predicted(learners, asked(csv=pasted), LIMITS)["rows"] == answer["rows"]
+    assert table_tab.predicted(learners, asked(csv=pasted), LIMITS)["rows"] == answer["rows"]
 
 
 def test_numbers_have_quantiles_and_columns_matter(learners):
     a = [3, 9, 1, 12, 7, 0, 15, 4, 11, 2, 14, 6, 13, 8, 5, 10]
     lines = [f"{a[i]},{(i * 7) % 5},{2 * a[i] if i < 14 else ''}" for i in range(16)]
     content = asked(csv="\n".join(["a,b,y", *lines]), target="y", kind="numbers")
-    found = tables.columns(content, LIMITS)
+    found = table_tab.columns(content, LIMITS)
     assert [column["kind"] for column in found["columns"]] == ["numbers", "classes", "numbers"]
     assert [column["empty"] for column in found["columns"]] == [0, 0, 2]
-    answer = tables.predicted(learners, content, LIMITS)
+    answer = table_tab.predicted(learners, content, LIMITS)
     assert answer["header"] == ["y", "low 90%", "high 90%", "a", "b"]
     for row in answer["rows"]:
         middle, low, high = map(float, row[:3])
         assert low < middle < high
-    drops = {c["name"]: c["factor"] for c in tables.checked(learners, content, LIMITS)["columns"]}
+    drops = {
+        c["name"]: c["factor"] for c in table_tab.checked(learners, content, LIMITS)["columns"]
+    }
     assert drops["a"] > drops["b"]
 
 
 def test_the_target_is_the_column_whose_last_cells_are_empty():
     for table in ("a,b,c\n1,x,5\n,y,6\n3,,7\n4,,8\n", "a,b\n1,2\n3,4\n"):
-        assert tables.columns({"csv": table}, LIMITS)["target"] == "b"
+        assert table_tab.columns({"csv": table}, LIMITS)["target"] == "b"
 
 
 def test_a_file_is_read_as_the_command_reads_it():
     data = base64.b64encode("größe;b\n1,5;x\n;y\n".encode("cp1252")).decode()
-    found = tables.read_table({"name": "t.csv", "data": data})
+    found = table_tab.read_table({"name": "t.csv", "data": data})
     assert found["csv"] == "größe,b\n1.5,x\n,y\n"
     assert (found["header"], found["rows"]) == (["größe", "b"], [["1.5", "x"], ["", "y"]])
     assert found["remark"].startswith("t.csv: read as Windows-1252")
@@ -89,7 +91,7 @@ def test_refusals_are_one_line(learners):
         (asked(csv="a,tree\n" + "1,oak\n2,elm\n" * 3), "no row has an empty cell in 'tree'"),
     ):
         with pytest.raises(ValueError, match=said) as refused:
-            tables.predicted(learners, content, LIMITS)
+            table_tab.predicted(learners, content, LIMITS)
         assert "\n" not in str(refused.value)
 
 
@@ -113,7 +115,7 @@ def use(page, learners):
     page.wait_for_selector("#tables-status.bad >> text=two columns are named 'a'")
     assert page.is_disabled("#table-predict")
     page.keyboard.press("Control+a")
-    page.keyboard.insert_text(tables.example_table(0)["csv"].replace(",", "\t"))
+    page.keyboard.insert_text(table_tab.example_table(0)["csv"].replace(",", "\t"))
     page.wait_for_selector("#table-count >> text=15 examples, 9 to predict")
     assert page.input_value("#table-target") == "tree"
     for _ in range(4):
@@ -122,7 +124,7 @@ def use(page, learners):
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("#tables-status >> text=Answered in")
-    answer = tables.predicted(learners, asked(), LIMITS)
+    answer = table_tab.predicted(learners, asked(), LIMITS)
     shown = page.locator("#table-rows td").all_inner_texts()
     assert shown == [cell for row in answer["rows"] for cell in row]
     with page.expect_download() as download:
@@ -130,7 +132,7 @@ def use(page, learners):
     assert download.value.path().read_text() == answer["csv"]
     page.click("#table-check")
     page.wait_for_selector("#tables-status >> text=Checked in")
-    drops = tables.checked(learners, asked(), LIMITS)
+    drops = table_tab.checked(learners, asked(), LIMITS)
     assert page.inner_text("#table-trust") == drops["summary"]
     assert page.locator("#table-columns .bar span").all_inner_texts() == [
         column["name"] for column in drops["columns"]

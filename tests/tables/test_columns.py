@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from arml.predict.inputs import missing
 from arml.tables.columns import WIDTHS, Schema, as_table, encoder, schema_of, width_of
-from arml.tables.kinds import KEEP, LEVELS, AnyColumn, missing, targets_in
+from arml.tables.kinds import KEEP, LEVELS, AnyColumn, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {

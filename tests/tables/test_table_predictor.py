@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 import arml
 from arml.predict.reliability import MEAN
-from arml.predict.tables import MOST_ROWS, TablePredictor, widening
+from arml.tables.predictor import MOST_ROWS, TablePredictor, widening
 
 RNG = np.random.default_rng(0)
 N = 16

@@ -32,9 +32,9 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from arml.app import pictures, tables
-from arml.app.pictures import Limits, Tab
-from arml.app.tables import Kind
+from arml.app import picture_tab, table_tab
+from arml.app.picture_tab import Limits, Tab
+from arml.app.table_tab import Kind
 from arml.predict.loading import load
 from arml.results.files import Json
 
@@ -131,19 +131,19 @@ def _routes(served: Served) -> list[Route]:
     answers: dict[str, Callable[[Any], Json]] = {}
     if tab is not None:
         answers |= {
-            "/classify": lambda c: pictures.classified(tab, c, limits),
-            "/trust": lambda c: pictures.trusted(tab, c, limits),
-            "/keep": lambda c: pictures.packed_predictor(tab, c, limits),
-            "/open": lambda c: pictures.opened_predictor(tab, c),
-            "/example-pictures": pictures.example_pictures,
+            "/classify": lambda c: picture_tab.classified(tab, c, limits),
+            "/trust": lambda c: picture_tab.trusted(tab, c, limits),
+            "/keep": lambda c: picture_tab.packed_predictor(tab, c, limits),
+            "/open": lambda c: picture_tab.opened_predictor(tab, c),
+            "/example-pictures": picture_tab.example_pictures,
         }
     if learners:
         answers |= {
-            "/read-table": tables.read_table,
-            "/columns": lambda c: tables.columns(c, limits),
-            "/table": lambda c: tables.predicted(learners, c, limits),
-            "/matter": lambda c: tables.checked(learners, c, limits),
-            "/example-table": tables.example_table,
+            "/read-table": table_tab.read_table,
+            "/columns": lambda c: table_tab.columns(c, limits),
+            "/table": lambda c: table_tab.predicted(learners, c, limits),
+            "/matter": lambda c: table_tab.checked(learners, c, limits),
+            "/example-table": table_tab.example_table,
         }
     routes = [Route("/about", lambda request: JSONResponse(about(served)))]
     for path, answer in answers.items():
@@ -177,7 +177,7 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
 
     - `model`: the frozen model of a learner on features, or of `photos`, if it is not the one that
       ships.
-    - `options`: how an ONNX model is used: see `arml.predict.photos.PhotoLearner`.
+    - `options`: how an ONNX model is used: see `arml.photographs.learner.PhotoLearner`.
 
     **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
     """

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arml.photographs.learner import PhotoPredictor
 from arml.predict.files import packed
-from arml.predict.photos import PhotoPredictor
 from arml.results.files import Json, write_bytes, write_text
 
 if TYPE_CHECKING:

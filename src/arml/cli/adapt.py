@@ -245,7 +245,7 @@ def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
     # Whoever says how a model is used knows better.
     if options.learner is None and options.model is None and not options.given():
         from arml.datasets.folders import open_source
-        from arml.predict.starter import starter_if_better
+        from arml.photographs.starter import starter_if_better
 
         with open_source(options.support) as source:
             pairs, known = zip(source.pictures, source.labels, strict=True), {*names}

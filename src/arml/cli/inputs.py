@@ -70,7 +70,7 @@ class PictureInputs:
         """Zips of queries, which stay open until these are answered."""
 
     def _read(self, pictures: Sequence[Any], bad: dict[int, str] | None = None) -> np.ndarray:
-        from arml.predict.pictures import pixels_of
+        from arml.photographs.reading import pixels_of
 
         what = "reading pictures"
         with doubts(), Display(Console(stderr=True), what) as display:
@@ -153,7 +153,7 @@ class PictureInputs:
         """For each picture the patch of a grid of `GRID` by `GRID`, on the pixels that the learner
         reads, without which its label is least probable; and the probabilities with and without.
         The patch has the picture's mean colour then."""
-        from arml.predict.pictures import pixels_of
+        from arml.photographs.reading import pixels_of
 
         reader, found = predictor.learner.pictures, []
         for place, picture in enumerate(queries.pictures):
@@ -188,7 +188,7 @@ class TableInputs:
     def learn(self, path: Path, target: str | None, **options: Any) -> tuple[Any, list[str]]:
         """The predictor of a table, and the names of its rows. Rows whose target is empty are no
         examples."""
-        from arml.predict.tables import learned_table
+        from arml.tables.predictor import learned_table
 
         options["groups"] = options.pop("group", None)
         predictor, known, self.unknown = learned_table(

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
+from arml.photographs.reading import as_image
 from arml.predict.files import check_new
-from arml.predict.pictures import as_image
 from arml.predict.reliability import Reliability, curve_in_words
 from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, RunError, write_bytes, write_text

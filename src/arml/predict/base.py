@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
+from arml.photographs.reading import LOG, Bad, OnPicture, PictureReader
 from arml.predict.folds import FOLDS, NEAR, Numbers, Places, equal_inputs, folds, units_of
 from arml.predict.inputs import checked_groups, floats, places_of
-from arml.predict.pictures import LOG, Bad, OnPicture, PictureReader
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,

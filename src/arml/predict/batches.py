@@ -19,10 +19,10 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.folders import is_picture
 from arml.experiment.workers import cluster
+from arml.photographs.reading import LOG, PictureReader, content_of, sized
 from arml.predict.answers import free_name
 from arml.predict.files import check_predictor
 from arml.predict.loading import load_predictor
-from arml.predict.pictures import LOG, PictureReader, content_of, sized
 from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG
 from arml.results.machine import extra

@@ -17,12 +17,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from arml.photographs.reading import pixels_of
+from arml.photographs.starter import starter_if_better
 from arml.predict.base import LearnerBase
 from arml.predict.files import shipped
 from arml.predict.loading import load
-from arml.predict.pictures import pixels_of
 from arml.predict.reliability import NumberReliability, Reliability
-from arml.predict.starter import starter_if_better
 
 Model = TypeVar("Model", bound="FewShot")
 
@@ -139,7 +139,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     **Arguments**
 
     - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them.
-      "photos" takes photographs in any form: see `arml.predict.photos.PhotoLearner`. If None,
+      "photos" takes photographs in any form: see `arml.photographs.learner.PhotoLearner`. If None,
       pictures are learned by "photos", or by "starter" if they are grey like drawings and it
       predicts the examples better. "tables" takes rows of any columns.
     - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of

@@ -4,16 +4,20 @@ NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. 
 is refused in one line, before any work.
 """
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.tables.kinds import LARGEST, missing
-
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
+
+LARGEST = float(np.finfo(np.float32).max)
+MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
+"""Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
+`None` is missing in this spelling only, and a few more."""
 
 
 def checked_array(
@@ -186,3 +190,13 @@ def _key(label: Any, number: bool) -> str | float:
         except (TypeError, ValueError):
             pass
     return unicodedata.normalize("NFC", str(label))
+
+
+def missing(cell: Any) -> bool:
+    """Whether the cell is empty."""
+    if isinstance(cell, str):
+        return bool(MISSING.fullmatch((text := cell.strip()).lower())) or text == "None"
+    try:
+        return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
+    except TypeError:  # pandas' NA equals nothing, not even itself
+        return True

@@ -18,9 +18,9 @@ from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
 from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
 from arml.predict.predictor import Predictor
-from arml.predict.tables import TablePredictor
 from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
 from arml.results.files import RunError, read_arrays
+from arml.tables.predictor import TablePredictor
 from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
 
@@ -73,16 +73,16 @@ class FewShotLearner(TrainedLearner):
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
           bytes, or floats in [0, 1]; pictures may be a list of files, too. A learner of tables
-          takes any columns: see `arml.predict.tables`.
+          takes any columns: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
         - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
           model `logistic` or `edges`; no other model can use it, and no learner of tables.
         - `options`: `groups`, a value for each example, such as a person's name: those with the
           same are left out together wherever examples are (for tables it may be the name of a
-          column); for tables `keep`, `without` and `dates`: see `arml.predict.tables.learned`.
+          column); for tables `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
 
-        Returns a `Predictor`; of a table a `arml.predict.tables.TablePredictor`.
+        Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         return self.predictor_class.learned(self, x, y, sample_weight, **options)

@@ -38,16 +38,16 @@ def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
-      "photos", and an ONNX model of pictures, train nothing: see `arml.predict.photos`.
+      "photos", and an ONNX model of pictures, train nothing: see `arml.photographs.learner`.
     - `model`: the frozen model of a learner on features, if it is not the one that ships.
-    - `options`: of an ONNX model of pictures: see `arml.predict.photos.PhotoLearner`.
+    - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
     **Raises** `RunError` if there is none, `ValueError` for another object or model.
     """
     if isinstance(learner, str | os.PathLike):
         learner, _ = locate(Path(learner))
         if learner.is_file():
-            from arml.predict.photos import PhotoLearner
+            from arml.photographs.learner import PhotoLearner
 
             return PhotoLearner(model or learner, **options)
     if options:
@@ -97,7 +97,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
     if read_json(folder / CONFIG).get("what") == PHOTOGRAPHS:
-        from arml.predict.photos import load_photo_predictor
+        from arml.photographs.learner import load_photo_predictor
 
         return load_photo_predictor(folder, model)
     from arml.predict.learner import read_predictor

@@ -26,6 +26,7 @@ from arml.datasets.features import Extractor, remade
 from arml.experiment.options import Experiment, from_json, problem_of, to_json
 from arml.experiment.recipes import initial, widened
 from arml.nn.networks import Body
+from arml.photographs.reading import FILES, Bad, OnPicture, PictureReader
 from arml.predict.base import LearnerBase
 from arml.predict.files import (
     AGAIN,
@@ -37,7 +38,6 @@ from arml.predict.files import (
     write_checked,
 )
 from arml.predict.inputs import checked_array
-from arml.predict.pictures import FILES, Bad, OnPicture, PictureReader
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG
 from arml.training.checkpoint import filled, named

@@ -1,1 +1,1 @@
-"""Reading tables: the cells of a file, and columns as numbers."""
+"""Tables: the cells of a file, columns as numbers, and the predictor of rows."""

@@ -23,6 +23,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from arml.predict.inputs import LARGEST, missing
+
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
 Cells = Sequence[AnyCell] | np.ndarray
@@ -32,7 +34,6 @@ Dates = Literal["dmy", "mdy", "ymd"]
 _Parsed = tuple[Float[np.ndarray, " n"], list[int]]
 """Cells as numbers, NaN where one is missing or cannot be parsed, and the places of those that
 cannot."""
-LARGEST = float(np.finfo(np.float32).max)
 LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
 FREE = 5
@@ -42,9 +43,6 @@ _SHOWN = 5
 """Cells or values that a message names."""
 LONGEST = 40
 """Letters of a number, a time or a date."""
-MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
-"""Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
-`None` is missing in this spelling only, and a few more."""
 UNKNOWN = re.compile(
     r"-+|\.\.|none|unk(nown)?|missing|undefined|n\.a\.?|na\.|n[./]?d\.?|k\.a\.|tb[ad]"
     r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
@@ -475,16 +473,6 @@ def is_code(cells: Cells) -> bool:
     ]
     texts = [texts[i] for i in strange(texts, range(len(texts)))]
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
-
-
-def missing(cell: AnyCell) -> bool:
-    """Whether the cell is empty."""
-    if isinstance(cell, str):
-        return bool(MISSING.fullmatch((text := cell.strip()).lower())) or text == "None"
-    try:
-        return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
-    except TypeError:  # pandas' NA equals nothing, not even itself
-        return True
 
 
 def normal(text: str) -> str:

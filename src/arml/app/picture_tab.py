@@ -16,13 +16,13 @@ import numpy as np
 
 from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
+from arml.photographs.reading import Bad
+from arml.photographs.starter import starter_if_better
 from arml.predict.base import LearnerBase
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
 from arml.predict.loading import load_predictor
-from arml.predict.pictures import Bad
 from arml.predict.reliability import Evaluation, Reliability
-from arml.predict.starter import starter_if_better
 from arml.results.files import Json, read_as
 
 NAME_LENGTH = 60

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from arml.photographs.learner import PhotoLearner, load_photo_predictor
+from arml.photographs.starter import starter_if_better
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
     NU,
@@ -26,8 +28,6 @@ from arml.predict.head import (
     traced_factor,
     unit_roots,
 )
-from arml.predict.photos import PhotoLearner, load_photo_predictor
-from arml.predict.starter import starter_if_better
 from arml.results.files import RunError
 from small_pictures import COLOURS, blob, coloured
 
@@ -318,7 +318,7 @@ def test_the_patch_that_matters_is_the_coloured_one(place, command):
 
 
 def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):
-    monkeypatch.setattr("arml.predict.starter.load", {}.__getitem__)
+    monkeypatch.setattr("arml.photographs.starter.load", {}.__getitem__)
     grey, red = blob((90, 90, 90))[..., :1].repeat(3, axis=2), blob((200, 30, 30))
     assert starter_if_better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
     with pytest.raises(KeyError, match="starter"):

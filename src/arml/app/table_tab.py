@@ -10,12 +10,13 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from arml.app.pictures import Limits
+from arml.app.picture_tab import Limits
 from arml.predict.answers import free_name
+from arml.predict.inputs import missing
 from arml.predict.reliability import digits_of
-from arml.predict.tables import TablePredictor, learned_table
 from arml.results.files import Json, read_as
-from arml.tables.kinds import NUMBER, missing
+from arml.tables.kinds import NUMBER
+from arml.tables.predictor import TablePredictor, learned_table
 from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
 
 Kind = Literal["classes", "numbers"]

@@ -20,11 +20,7 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.datasets.folders import default_folder
-from arml.predict.base import ArrayPredictor, LearnerBase, softmax
-from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_checked, write_checked
-from arml.predict.head import Head, fit_head, unit_roots
-from arml.predict.inputs import checked_array, checked_labels, weighted
-from arml.predict.pictures import (
+from arml.photographs.reading import (
     LOG,
     Bad,
     OnPicture,
@@ -34,6 +30,10 @@ from arml.predict.pictures import (
     single_pictures,
     sized,
 )
+from arml.predict.base import ArrayPredictor, LearnerBase, softmax
+from arml.predict.files import PHOTOGRAPHS, SUPPORT, check_free, read_checked, write_checked
+from arml.predict.head import Head, fit_head, unit_roots
+from arml.predict.inputs import checked_array, checked_labels, weighted
 from arml.results.files import (
     Json,
     RunError,

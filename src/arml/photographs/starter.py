@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from arml.photographs.reading import pixels_of, single_pictures
 from arml.predict.base import PredictorBase
 from arml.predict.loading import load
-from arml.predict.pictures import pixels_of, single_pictures
 
 _SAMPLED = 15
 """How many pictures are looked at to tell whether they are grey."""

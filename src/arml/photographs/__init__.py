@@ -1,0 +1,1 @@
+"""Photographs and small pictures: reading them, their vectors, and their learner."""
