@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from msgspec import Meta
 
 import arml
-from arml.core.checks import MOST, Count, check_types
+from arml.core.checks import MOST, Size, check_types
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.tasks.options import Splits, splits_of
 
@@ -390,9 +390,9 @@ class TablesOptions:
     """The most columns of a table; a category has a column for each of its values."""
     ways: Annotated[int, Meta(ge=2, le=1_000)] = 10
     """The most classes of a task."""
-    rows: Count = 40
+    rows: Size = 40
     """The most rows of a support set."""
-    questions: Count = 20
+    questions: Size = 20
     """Queries of a task."""
 
     @property

@@ -7,6 +7,7 @@ arrays, its docstring, and its fields, properties and methods.
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import make_pages
@@ -24,6 +25,8 @@ PARTS = {
     "predict": "Predictions from a few examples",
 }
 """The reference's sections, by the room of a name's module."""
+STUB = Path(arml.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+ROOMS = {name: room for room, name in re.findall(r"^from \.(\w+)\S* import (\w+)", STUB, re.M)}
 
 
 def page() -> str:
@@ -38,7 +41,7 @@ def page() -> str:
 
 def home(name: str) -> str:
     """The room in which a public name is defined."""
-    return str(arml._HOME[name]).split(".")[1]
+    return ROOMS[name]
 
 
 def entry(name: str) -> Iterator[str]:

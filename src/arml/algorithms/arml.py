@@ -44,7 +44,7 @@ from msgspec import Meta
 
 from arml.algorithms.conditioned import Conditioned, Embedder, Modulate
 from arml.algorithms.method import Method
-from arml.core.checks import Count, NonNegative, Positive
+from arml.core.checks import AboveZero, NonNegative, Size
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -286,7 +286,7 @@ class ARMLOptions(InnerOptions):
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
     """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
     the task, the mean of all samples (I)."""
-    clusters: Count = 2
+    clusters: Size = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
     """Edges between prototypes: learned relations, or none (III)."""
@@ -313,11 +313,11 @@ class ARMLOptions(InnerOptions):
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
     """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
     before the activation and not on weights: batch normalisation cancels the scale of a filter."""
-    gamma_s: Positive = 2**0.5
+    gamma_s: AboveZero = 2**0.5
     """Scale of the distances between prototypes and vertices, Eq. (6)."""
-    width: Count = 40
+    width: Size = 40
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
-    hidden: tuple[Count, ...] = ()
+    hidden: tuple[Size, ...] = ()
     """Hidden layers of the embedding of vectors; without any it is linear."""
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
@@ -327,7 +327,7 @@ class ARMLOptions(InnerOptions):
     """Embedding of images: the authors' network, or filters pooled over the picture. Initial
     vertices are the authors' too (Glorot-uniform, as single rows), or as large as pooled
     embeddings."""
-    window: Count = 3
+    window: Size = 3
     """Window of the convolutions in the authors' image embedding."""
     message_init: Literal["authors", "glorot"] = "glorot"
     """Weights of the message passing: the authors' truncated normal of 1, or Glorot's."""

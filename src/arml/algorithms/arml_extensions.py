@@ -63,7 +63,7 @@ from arml.algorithms.conditioned import (
     the_learned_head,
 )
 from arml.algorithms.method import Changes
-from arml.core.checks import Count, Positive, classes_only
+from arml.core.checks import AboveZero, Size, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions
 from arml.core.learner import Code, Embedding, Network, Penalty
@@ -380,11 +380,11 @@ class ExtendedARMLOptions(InnerOptions):
     `weights`: and an offset of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices."""
-    gamma_s: Positive = 1.0
+    gamma_s: AboveZero = 1.0
     """Scale of the distances between prototypes and vertices, Eq. (6) of ARML's paper."""
-    width: Count = 64
+    width: Size = 64
     """Dimension of the embedding and of the vertices in regression."""
-    hidden: tuple[Count, ...] = ()
+    hidden: tuple[Size, ...] = ()
     """Hidden layers of the embedding in regression; without any it is linear."""
 
     def check(self) -> None:

@@ -46,7 +46,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count
+from arml.core.checks import Size
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, Rule, join, split, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -110,7 +110,7 @@ class BMAMLOptions(InnerOptions):
     """BMAML: particles that a task moves together, as samples of its posterior. `learn_rates`
     learns one rate for each parameter, the same for all particles."""
 
-    particles: Count = 5
+    particles: Size = 5
     """Initialisations, each meta-learned by itself."""
     acts: Literal["all", "head"] = "all"
     """The kind of particles: whole networks, or heads on a shared body (images)."""

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count
+from arml.core.checks import Size
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions
 from arml.core.learner import Adapted, Code, Learner, Network
@@ -72,7 +72,7 @@ def entry(body: Body, problem: Problem) -> int:
 class CAVIAOptions(InnerOptions):
     """CAVIA: a task adapts a context, not weights."""
 
-    context: Count = 5
+    context: Size = 5
     """Context parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:

@@ -35,7 +35,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import Conditioned, Embedder
 from arml.algorithms.method import Method
-from arml.core.checks import Count, NonNegative, Positive
+from arml.core.checks import AboveZero, NonNegative, Size
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -160,15 +160,15 @@ class HSMLOptions(InnerOptions):
     """HSML: a tree of task clusters tailors the initialisation, one gate a parameter. The defaults
     are the authors' on their regression of 1-D functions."""
 
-    clusters: tuple[Count, ...] = (4, 2)
+    clusters: tuple[Size, ...] = (4, 2)
     """Clusters of each level of the tree, leaves first; a root joins the last."""
-    spread: Positive = 2.0
+    spread: AboveZero = 2.0
     """Scale s of the squared distances to the leaves' centres."""
-    embedding: Count = 20
+    embedding: Size = 20
     """Dimension of a sample's embedding."""
-    width: Count = 40
+    width: Size = 40
     """Dimension of the code and of the tree's nodes."""
-    window: Count = 5
+    window: Size = 5
     """Window of the image embedding's convolutions."""
     mu: NonNegative = 0.01
     """Weight of the reconstruction."""

@@ -28,7 +28,7 @@ import jax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
-from arml.core.checks import NonNegative, Positive
+from arml.core.checks import AboveZero, NonNegative
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -42,7 +42,7 @@ class LLAMAOptions(InnerOptions):
 
     eta: NonNegative = 1e-6
     """Weight of the log determinant; 0 for MAML."""
-    precision: Positive = 1.0
+    precision: AboveZero = 1.0
     """Precision of the prior on the weights, above 0."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "LLAMA":

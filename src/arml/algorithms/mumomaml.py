@@ -33,7 +33,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.conditioned import Conditioned, Encoder, Modulate
 from arml.algorithms.method import Method
-from arml.core.checks import Count
+from arml.core.checks import Size
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
@@ -153,9 +153,9 @@ class MUMOMAMLOptions(InnerOptions):
 
     modulation: Literal["sigmoid", "film"] = "sigmoid"
     """Operation on hidden units before their activation."""
-    width: Count = 40
+    width: Size = 40
     """Units of the encoder: of the LSTM in each direction, or of the dense layer for images."""
-    filters: Count = 32
+    filters: Size = 32
     """Channels of the image encoder's first block; each of the next three has twice as many."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:

@@ -33,7 +33,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count, NonNegative, Positive
+from arml.core.checks import AboveZero, NonNegative, Size
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, join, split, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -68,9 +68,9 @@ class PLATIPUSOptions(InnerOptions):
     """Initial value of gamma_p and gamma_q, the learned steps of the two means."""
     kl_weight: NonNegative = 1e-6
     """Weight of the divergence."""
-    samples: Count = 10
+    samples: Size = 10
     """Initialisations that a prediction averages over."""
-    noise: Positive = 0.3
+    noise: AboveZero = 0.3
     """Standard deviation of the targets' noise (regression)."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "PLATIPUS":

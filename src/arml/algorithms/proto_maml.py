@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Positive, classes_only
+from arml.core.checks import AboveZero, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Learner, Network
@@ -46,7 +46,7 @@ class ProtoMAML(Learner):
 class ProtoMAMLOptions(InnerOptions):
     """Proto-MAML: MAML whose head starts from the task's prototypes."""
 
-    scale: Positive = 0.05
+    scale: AboveZero = 0.05
     """Initial scale of the squared distances, which is learned."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:

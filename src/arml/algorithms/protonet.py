@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, Positive, classes_only
+from arml.core.checks import AboveZero, Options, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Network
 from arml.nn.heads import CLASSIFIERS, Classifier, Embedded, Labels, Metric, Samples
@@ -44,7 +44,7 @@ from arml.nn.networks import Body, with_body
 class DistanceOptions(Options):
     """The options of methods that compare distances to classes."""
 
-    scale: Positive = 1.0
+    scale: AboveZero = 1.0
     """Scale of the distances."""
     learn_scale: bool = False
     """Learn the scale, which starts at `scale`."""

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Options, Positive
+from arml.core.checks import AboveZero, Options
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import Adapted, Network
 from arml.nn.heads import Embedded, mask_absent, ridge
@@ -62,9 +62,9 @@ class R2D2(Embedded):
 class R2D2Options(Options):
     """R2-D2: the head of a task is the solution of ridge regression."""
 
-    ridge: Positive = 1.0
+    ridge: AboveZero = 1.0
     """Initial strength of the ridge, which is learned."""
-    scale: Positive = 10.0
+    scale: AboveZero = 10.0
     """Initial scale of the logits, which is learned; not used in regression."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> R2D2:

@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count, Options
+from arml.core.checks import Options, Size
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Distribution, Loss, MetaLearner, Network
 from arml.core.losses import loss_of
@@ -503,13 +503,13 @@ class Tables(MetaLearner):
 class TablesOptions(Options):
     """Tables: attention over cells chooses the kernel of each task; any columns, classes."""
 
-    width: Count = 32
+    width: Size = 32
     """Numbers of a token."""
-    depth: Count = 2
+    depth: Size = 2
     """Layers of attention."""
-    heads: Count = 2
+    heads: Size = 2
     """Heads of attention; they divide the width."""
-    vertices: Count = 8
+    vertices: Size = 8
     """Vertices of the meta-knowledge graph, each with a template; one for no graph."""
 
     def check(self) -> None:

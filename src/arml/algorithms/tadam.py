@@ -39,7 +39,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
 from arml.algorithms.protonet import DistanceOptions
-from arml.core.checks import NonNegative, Positive, classes_only
+from arml.core.checks import AboveZero, NonNegative, classes_only
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import Shared
 from arml.core.learner import Adapted, Network
@@ -71,7 +71,7 @@ class TaskEmbedding(eqx.Module):
 class TADAMOptions(DistanceOptions):
     """TADAM: ProtoNet with an embedding that depends on the task, and a scaled metric."""
 
-    scale: Positive = 7.5
+    scale: AboveZero = 7.5
     """Scale alpha of the distances."""
     metric: Literal["euclidean", "squared"] = "euclidean"
     """Distance to the prototypes."""

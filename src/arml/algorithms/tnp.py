@@ -36,7 +36,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from msgspec import Meta
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count, Options
+from arml.core.checks import Options, Size
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Embedding, Learner, Network
 from arml.nn.heads import units
@@ -52,11 +52,11 @@ _LEAST = 0.01
 class TNPOptions(Options):
     """TNP: a transformer that reads the support set and answers the queries."""
 
-    width: Count = 64
+    width: Size = 64
     """Numbers of a token."""
     layers: Annotated[int, Meta(ge=1, le=100)] = 4
     """Blocks of attention."""
-    heads: Count = 4
+    heads: Size = 4
     """Heads of attention, which divide the width."""
 
     def check(self) -> None:

@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from arml.algorithms.method import Method
-from arml.core.checks import Count, Options
+from arml.core.checks import Options, Size
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import log_mean_probability
@@ -127,9 +127,9 @@ class Amortised(eqx.Module):
 class VERSAOptions(Options):
     """VERSA: a network that returns a Gaussian over the task's linear head."""
 
-    samples: Count = 10
+    samples: Size = 10
     """Samples of the head, in training and at test; regression needs none."""
-    width: Count = 256
+    width: Size = 256
     """Width of the hidden layers of the networks that make the head."""
 
     def build(

@@ -13,7 +13,7 @@ from tyro.conf import arg
 
 from arml.cli.console import INTERRUPTED, Display, Stop, command, say
 from arml.cli.options import TrainingOptions, read_command, timed
-from arml.core.checks import Count, Whole, check_types
+from arml.core.checks import Size, Whole, check_types
 from arml.experiment.options import TASKS, Experiment, metric_of
 from arml.experiment.running import check_claim, check_place, of_seed, run, train_seeds
 from arml.results.files import Json, JsonView, read_metrics
@@ -34,7 +34,7 @@ class TrainOptions(TrainingOptions):
     option can be given.
     """
 
-    seeds: Count = 1
+    seeds: Size = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
     workers: Whole = 0
     """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""

@@ -28,13 +28,13 @@ MOST = 100_000
 """The largest size or count, unless the type of an option states another: a larger number is a
 mistake or an attack."""
 Whole = Annotated[int, Meta(ge=0, le=MOST)]
-Count = Annotated[int, Meta(ge=1, le=MOST)]
+Size = Annotated[int, Meta(ge=1, le=MOST)]
 Steps = Annotated[int, Meta(ge=0, le=10**9)]
-Every = Annotated[int, Meta(ge=1, le=10**9)]
+Period = Annotated[int, Meta(ge=1, le=10**9)]
 """A number of steps between two events."""
 NonNegative = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
+AboveZero = Annotated[float, Meta(gt=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
 _LARGEST = 2**30
 """The largest count of numbers in a learner: 4 GiB in float32."""
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import MOST, Every, Options, check_options
+from arml.core.checks import MOST, Options, Period, check_options
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
@@ -172,7 +172,7 @@ class Experiment(FitOptions):
     network: Options = field(default_factory=MLPOptions)
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
     """Seeds the initial weights and the training tasks; never the test tasks."""
-    checkpoint_every: Every = 1_000
+    checkpoint_every: Period = 1_000
     """Outer steps between two checkpoints; they are saved at the ends of intervals."""
 
     def check(self) -> None:

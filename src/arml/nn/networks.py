@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray, PyTree
 
-from arml.core.checks import Count, Options
+from arml.core.checks import Options, Size
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.core.learner import Normalising
@@ -234,7 +234,7 @@ class BaseNetwork(eqx.Module):
 class MLPOptions(Options):
     """The base network of the 2-D regression: hidden layers of 40. Without any it is linear."""
 
-    hidden: tuple[Count, ...] = (40, 40)
+    hidden: tuple[Size, ...] = (40, 40)
     """Width of each hidden layer."""
     init: Literal["authors", "he"] = "authors"
     """Initial weights: the authors' truncated normal of .01, or He's."""
@@ -267,7 +267,7 @@ class Conv4Options(Options):
     """The base network of the image tasks. Its kernels are Glorot-uniform and its biases zero, as
     in the reference codes of MAML and the methods after it."""
 
-    filters: Count = 32
+    filters: Size = 32
     """Channels of each block."""
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from msgspec import Meta
 
-from arml.core.checks import Count, Options
+from arml.core.checks import Options, Size
 from arml.core.episodes import Problem
 from arml.core.inner import Shared
 from arml.nn.convolution import max_pool
@@ -222,9 +222,9 @@ class ResidualOptions(Options):
 class ResNet12Options(ResidualOptions):
     """ResNet-12: four residual blocks of three convolutions; 12.4 million weights."""
 
-    filters: tuple[Count, Count, Count, Count] = (64, 160, 320, 640)
+    filters: tuple[Size, Size, Size, Size] = (64, 160, 320, 640)
     """Channels of the blocks."""
-    block: Count = 5
+    block: Size = 5
     """Side of the squares that the last two blocks drop (DropBlock); the first two drop single
     numbers."""
 
@@ -243,9 +243,9 @@ class ResNet12Options(ResidualOptions):
 class WideResNetOptions(ResidualOptions):
     """WRN-28-10: twelve blocks of two convolutions in three groups; 36.5 million weights."""
 
-    width: Count = 10
+    width: Size = 10
     """Factor of the channels 16, 32 and 64 of the groups."""
-    blocks: Count = 4
+    blocks: Size = 4
     """Blocks of a group: a depth of 6 blocks + 4 layers."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:

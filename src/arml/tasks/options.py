@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from msgspec import Meta
 
-from arml.core.checks import MOST, Count, Options
+from arml.core.checks import MOST, Options, Size
 from arml.core.episodes import Problem, TaskDistribution, Tasks
 from arml.core.identity import module_name
 from arml.core.own_tasks import as_tasks, own_of
@@ -203,13 +203,13 @@ NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed", "o
 class EpisodeOptions(Options):
     """The shape of a classification task."""
 
-    shots: Count = 1
+    shots: Size = 1
     """Support examples of each class."""
     ways: Annotated[int, Meta(ge=2, le=MOST)] = 5
     """Classes of a task."""
     train_ways: int = 0
     """Classes of a training task, if it has more than a test task (ProtoNet); 0 for `ways`."""
-    queries: Count = 15
+    queries: Size = 15
     """Query examples of each class."""
     mixed_shots: bool = False
     """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""

@@ -31,12 +31,12 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.conditioned import Conditioned
 from arml.core.checks import (
-    Count,
-    Every,
+    AboveZero,
+    Fraction,
     NonNegative,
     Options,
-    Positive,
-    Share,
+    Period,
+    Size,
     Steps,
     Whole,
     check_options,
@@ -128,19 +128,19 @@ class OuterOptions(Options):
     It minimises the mean of the tasks' outer losses.
     """
 
-    outer_rate: Positive = 0.001
+    outer_rate: AboveZero = 0.001
     """Its step size."""
     optimiser: Literal[
         "adam", "adamw", "adabelief", "lamb", "lion", "nadam", "nadamw", "radam", "rmsprop", "sgd"
     ] = "adam"
     """A function of Optax, with Optax's own values of everything that is no option here."""
-    momentum: Share | None = None
+    momentum: Fraction | None = None
     """The momentum of sgd and rmsprop."""
     weight_decay: NonNegative | None = None
     """The weight decay of adamw, lamb, lion and nadamw; Optax's own if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
-    warmup: Share = 0.0
+    warmup: Fraction = 0.0
     """Share of the outer steps, at the start, over which the rate rises from zero."""
     rates_factor: NonNegative = 1.0
     """Factor on the outer step of learned inner rates, which are small compared with Adam's
@@ -150,7 +150,7 @@ class OuterOptions(Options):
     that they tailor can follow."""
     clip: NonNegative = 0.0
     """Bound on the gradient's global norm; 0 for none."""
-    average: Share = 0.0
+    average: Fraction = 0.0
     """Share of the outer steps, at the end, over which the learner is the mean of the weights
     (`arml.training.fit`); 0 for the last weights."""
 
@@ -377,18 +377,18 @@ class FitOptions:
     outer: Options = field(default_factory=OuterOptions)
     steps: Steps = 70_000
     """Outer steps; 0 for a learner that has nothing to learn."""
-    batch: Count = 25
+    batch: Size = 25
     """Tasks of one outer step."""
-    interval: Every = 100
+    interval: Period = 100
     """Outer steps between two lines of metrics."""
-    validate_every: Every = 1_000
+    validate_every: Period = 1_000
     """Outer steps between two scores on validation tasks, at the ends of intervals."""
-    validation_tasks: Count = 500
+    validation_tasks: Size = 500
     """Validation tasks of one score."""
     scan: bool = True
     """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
     on a CPU."""
-    chunk: Count = 100
+    chunk: Size = 100
     """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
     divisor nearest to it. Fewer need less memory."""
     precision: Precision = "float32"
