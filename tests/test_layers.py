@@ -26,7 +26,6 @@ FLOORS = (
     {"cli"},
     {"__main__"},
 )
-VARIABLES = ("TypeVar", "ParamSpec")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ARRAYS = {"jax", "jaxlib", "equinox", "optax", "jaxtyping"}
 MODULES = {
@@ -86,22 +85,6 @@ def test_a_room_imports_only_those_of_lower_floors():
 def test_no_modules_import_each_other_in_a_circle():
     found = {name: {*imports(path)} & MODULES.keys() - {name} for name, path in MODULES.items()}
     TopologicalSorter(found).prepare()
-
-
-def test_a_public_name_has_one_meaning():
-    """Type variables and the entries that every method has are the same everywhere."""
-    places: dict[str, set[str]] = {}
-    for module, path in MODULES.items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            same = isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(VARIABLES)
-            names = {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
-            if isinstance(node, ast.Assign | ast.AnnAssign) and not same:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                names = {leaf.id for t in targets for leaf in ast.walk(t) if type(leaf) is ast.Name}
-            for name in names - {"METHODS"}:
-                places.setdefault(name, set()).add(module)
-    several = {k: v for k, v in places.items() if len(v) > 1 and not k.startswith("_")}
-    assert not several, "rename, import, or begin with an underscore where only one file uses it"
 
 
 def test_scripts_import_names_that_exist():
