@@ -16,6 +16,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
 import arml
 import chromium
@@ -100,7 +101,8 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
         ("classify", [], "the request: Expected `object`, got `array`; use the page"),
         ("classify", pictures(*[good] * 12), "14 pictures are too many, at most 12"),
         ("classify", pictures(text, short), "t.svg (data that cannot be decoded), s.png"),
-        ("classify", pictures(short), "s.png"),
+        ("trust", pictures(short), "no picture of 'b' can be read: add one; left out: s.png"),
+        ("preview", pictures(text) | {"queries": [text]}, "t.svg: expected an image"),
         ("classify", pictures({"data": "§"}), "base64"),
         ("classify", pictures(), "no picture of 'b'"),
         ("classify", {**pictures(good), "queries": []}, "no pictures to predict"),
@@ -167,6 +169,22 @@ def test_a_kept_predictor_is_opened_again(tmp_path):
     np.testing.assert_allclose(got, want, atol=1e-4)
 
 
+def test_examples_that_cannot_be_read_are_left_out(tmp_path):
+    content, tab = request(draw(tmp_path / "own", each=3)), served().pictures
+    first, second = (known["pictures"] for known in content["classes"])
+    second.append(first.pop())  # a wrong label
+    want = picture_tab.classified(tab, content, Limits())
+    doubtful = [one["place"] for one in picture_tab.trusted(tab, content, Limits())["doubtful"]]
+    assert want["left_out"] == {}
+    assert doubtful[0] == 5
+    first.insert(0, {"name": "bad.png", "data": base64.b64encode(b"nothing").decode()})
+    got, trust = (f(tab, content, Limits()) for f in (picture_tab.classified, picture_tab.trusted))
+    assert got["left_out"] == trust["left_out"] == {"0": "data that cannot be decoded"}
+    assert got["probabilities"] == want["probabilities"]
+    assert [one["place"] for one in trust["doubtful"]] == [place + 1 for place in doubtful]
+    assert picture_tab.packed_predictor(tab, content, Limits())["left_out"] == got["left_out"]
+
+
 @pytest.fixture
 def browsed(site):
     """The page in Chromium, which itself notes the one picture that is refused."""
@@ -219,6 +237,20 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
         float(text.split()[1][:-1]) for text in page.locator("#predictions b").all_inner_texts()
     ]
     assert shares == sorted(shares)
+
+    # An example that cannot be read is left out; on a phone its button is beside its problem.
+    page.locator(".class:nth-child(1) input[type=file]").set_input_files(str(broken))
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=without 1 of the examples")
+    boxes = [
+        page.locator(f".class li.bad {part}").bounding_box() for part in (".problem", "button")
+    ]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.click("[aria-label='Remove broken.png']")
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=Answered in")
 
     # How far to trust it, the answers as a table, and the predictor as a file that opens again.
     page.click("#check")
@@ -281,6 +313,25 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
         for picture in json.loads(sent.value.post_data or "")["queries"]
     ]
     assert widths == [256, 1]
+
+    # The pictures beside the answers are those that are classified, of a TIFF and a GIF, too.
+    page.click("[aria-label='Remove large.png']")
+    page.click("[aria-label='Remove red.gif']")
+    red, blue = (Image.new("RGB", (40, 20), tone) for tone in ("red", "blue"))
+    red.save(tmp_path / "red.tif")
+    red.save(tmp_path / "red.gif", save_all=True, append_images=[blue], duration=50)
+    queries.set_input_files([str(tmp_path / name) for name in ("red.tif", "red.gif")])
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=Answered in")
+    page.wait_for_timeout(300)  # the animation goes on
+    middle = """image => {
+      const canvas = document.createElement("canvas"), context = canvas.getContext("2d");
+      context.drawImage(image, 0, 0);
+      return [...context.getImageData(9, 9, 1, 1).data];
+    }"""
+    for place in ("#queries img", "#predictions img"):
+        tones = [image.evaluate(middle) for image in page.locator(place).all()]
+        np.testing.assert_allclose(tones[-2:], [[255, 0, 0, 255]] * 2, atol=2)
 
     # The webcam, by a device of the browser's own.
     page.locator("#queries button", has_text="Webcam").click()

@@ -56,6 +56,7 @@ def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
         said = [text.split(",")[0] for text in page.locator("#answers h3").all_inner_texts()]
         best = predictor.classes[wanted.argmax(axis=1)]
         assert np.mean(np.asarray(said) == best) >= 0.99
+        assert page.locator("#answers small").all_inner_texts() == [file.name for file in files]
         with page.expect_download() as download:
             page.click("#save")
         rows = download.value.path().read_text().splitlines()

@@ -16,7 +16,7 @@ import numpy as np
 
 from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
-from arml.photographs.reading import Bad
+from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.photographs.starter import starter_if_better
 from arml.predict.base import LearnerBase
 from arml.predict.files import packed, unpacked, zipped
@@ -29,6 +29,8 @@ NAME_LENGTH = 60
 """Characters of a class's name."""
 MISTAKES = 12
 """Mistakes that are shown."""
+THUMBNAIL = 96
+"""Pixels a side of a preview."""
 _WAYS, _SHOTS, _QUERIES = 3, 5, 2
 """Of the example."""
 
@@ -87,8 +89,9 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     """The answer to labelled pictures, or a kept predictor, and queries.
 
     It holds the names of the `classes`, the `probabilities` of each query and its `novelty`, if
-    there is such a measure, the `problems` of queries that cannot be read by their places, and a
-    `remark`. Where `labels` of queries came, `evaluation` says how well these were predicted.
+    there is such a measure, the `problems` of queries that cannot be read by their places, and of
+    examples, which are `left_out`, and a `remark`. Where `labels` of queries came, `evaluation`
+    says how well these were predicted.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
@@ -96,7 +99,7 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     n = len(sent.queries)
     if not n:
         raise ValueError("no pictures to predict: add one")
-    predictor, remark = _learned(tab, sent, limits)
+    predictor, remark, left_out = _learned(tab, sent, limits)
     bad: Bad = {}
     inputs = predictor.learner.read(_members(sent.queries), bad=bad)
     chances = predictor.predict_proba(inputs)
@@ -111,7 +114,8 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
         "classes": [str(name) for name in predictor.classes],
         "probabilities": [None if i in bad else row for i, row in enumerate(chances.tolist())],
         "novelty": None if novelty is None else novelty.tolist(),
-        "problems": {str(place): problem for place, problem in bad.items()},
+        "problems": _texts(bad),
+        "left_out": _texts(left_out),
         "remark": remark,
         "evaluation": _evaluation(predictor.classes, chances, labels),
     }
@@ -120,15 +124,18 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
 def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     """How well labelled pictures predict each other: a `summary`, the `classes` with their
     accuracy, the `confusion` matrix, and the `doubtful` pictures, each with its `place` in the
-    order sent, the other `label` that is predicted, and the `probability` of it.
+    order sent, the other `label` that is predicted, and the `probability` of it; and `left_out` as
+    `classified`.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    found = _learned(tab, _read(content), limits)[0].reliability()
+    predictor, _, bad = _learned(tab, _read(content), limits)
+    found = predictor.reliability()
     assert isinstance(found, Reliability)
     chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
-    doubtful = [_wrong(place, found.classes, chances[place]) for place in found.doubtful.tolist()]
-    return {**_summary(found), "doubtful": doubtful}
+    sent = [place for place in range(len(predictor.y) + len(bad)) if place not in bad]
+    doubtful = [_wrong(sent[k], found.classes, chances[k]) for k in found.doubtful.tolist()]
+    return {**_summary(found), "doubtful": doubtful, "left_out": _texts(bad)}
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
@@ -136,17 +143,23 @@ def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    packet = io.BytesIO()
+    (predictor, _, bad), packet = _learned(tab, _read(content), limits), io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
-        for name, data in packed(_learned(tab, _read(content), limits)[0].save).items():
+        for name, data in packed(predictor.save).items():
             archive.writestr(f"predictor/{name}", data)
-    return {"zip": base64.b64encode(packet.getvalue()).decode()}
+    return {"zip": base64.b64encode(packet.getvalue()).decode(), "left_out": _texts(bad)}
 
 
 def opened_predictor(tab: Tab, content: object) -> Json:
     """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
     kept = _opened(_read(content).predictor or b"", tab)
     return {"classes": [str(name) for name in kept.classes]}
+
+
+def preview(content: object) -> Json:
+    """The `picture` of the only query as the server reads it, which a browser may not show."""
+    (pixels,) = pixels_of(_members(_read(content).queries[:1]), THUMBNAIL, crop=1.0)
+    return {"picture": as_image(pixels)}
 
 
 def example_pictures(seed: int) -> Json:
@@ -171,8 +184,9 @@ def _read(content: object) -> SentPictures:
     return read_as(SentPictures, content, "the request", "use the page")
 
 
-def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str]:
-    """The predictor, and in words which learner predicts, and why."""
+def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str, Bad]:
+    """The predictor, in words which learner predicts, and why; and the problems of the examples
+    that are left out, by their places."""
     pictures = [picture for known in sent.classes for picture in known.pictures]
     n = len(pictures) + len(sent.queries)
     if n > limits.pictures:
@@ -181,7 +195,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str]:
             "use arml adapt"
         )
     if sent.predictor is not None:
-        return _opened(sent.predictor, tab), "a kept predictor"
+        return _opened(sent.predictor, tab), "a kept predictor", {}
     if not sent.classes:
         raise ValueError("no classes: add two or more")
     names = [known.name for known in sent.classes]
@@ -195,15 +209,21 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str]:
             raise ValueError(f"two classes are named {name!r}: rename one")
         if not known.pictures:
             raise ValueError(f"no picture of {name!r}: add one")
-    labels = [known.name for known in sent.classes for _ in known.pictures]
+    labels, bad = [known.name for known in sent.classes for _ in known.pictures], Bad()
     members = _members(pictures)
-    predictor = tab.learner.adapt(tab.learner.read(members), labels)
+    vectors = tab.learner.read(members, bad=bad)
+    kept = [place for place in range(len(labels)) if place not in bad]
+    if gone := {*labels} - {labels[i] for i in kept}:
+        each = ", ".join(f"{members[i].where} ({problem})" for i, problem in bad.items())
+        raise ValueError(f"no picture of {min(gone)!r} can be read: add one; left out: {each}")
+    members, labels = [members[i] for i in kept], [labels[i] for i in kept]
+    predictor = tab.learner.adapt(vectors[kept], labels)
     if tab.choose:
         starter, reason = starter_if_better(predictor, members, labels)
         if starter is not None:
-            return starter, f"starter ({reason})"
-        return predictor, f"{tab.name} ({reason})"
-    return predictor.using(predictor.models[-1]), tab.name
+            return starter, f"starter ({reason})", bad
+        return predictor, f"{tab.name} ({reason})", bad
+    return predictor.using(predictor.models[-1]), tab.name, bad
 
 
 def _opened(data: bytes, tab: Tab) -> Any:
@@ -219,6 +239,10 @@ def _opened(data: bytes, tab: Tab) -> Any:
 
 def _members(pictures: Sequence[SentPicture]) -> list[Member]:
     return [Member(picture.name[:80], partial(bytes, picture.data)) for picture in pictures]
+
+
+def _texts(bad: Bad) -> Json:
+    return {str(place): problem for place, problem in bad.items()}
 
 
 def _evaluation(

@@ -135,6 +135,7 @@ def _routes(served: Served) -> list[Route]:
             "/trust": lambda c: picture_tab.trusted(tab, c, limits),
             "/keep": lambda c: picture_tab.packed_predictor(tab, c, limits),
             "/open": lambda c: picture_tab.opened_predictor(tab, c),
+            "/preview": picture_tab.preview,
             "/example-pictures": picture_tab.example_pictures,
         }
     if learners:

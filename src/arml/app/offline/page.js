@@ -127,9 +127,10 @@
 
   async function add(files) {
     for (const file of files) {
-      const row = document.createElement("div"), text = document.createElement("div");
+      const [row, own, name, text] = ["div", "div", "small", "div"].map((kind) => document.createElement(kind));
       row.className = "answer";
-      row.append(text);
+      row.append(own);
+      own.append(text);
       try {
         const picture = await createImageBitmap(file);
         const answer = await look(picture, picture.width, picture.height);
@@ -137,6 +138,8 @@
         image.src = URL.createObjectURL(file);
         image.alt = file.name;
         row.prepend(image);
+        name.textContent = file.name;
+        own.append(name);
         answers.push({ name: file.name, label: bars(text, answer), text, ...answer });
       } catch {
         const problem = "expected a picture that this browser can show, got something else";

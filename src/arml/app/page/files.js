@@ -1,5 +1,5 @@
 // Pictures on their way in: dropped, chosen or taken with the webcam, and made small before they are sent.
-import { make } from "./common.js";
+import { ask, make } from "./common.js";
 
 const SENT = /^image\/(png|jpeg|webp|bmp)$/;
 
@@ -21,15 +21,10 @@ export function dropZone(place, owner, text, changed) {
   };
   owner.add = (files) => {
     for (const file of files) {
-      const url = URL.createObjectURL(file);
       const remove = make("button", { type: "button", "aria-label": `Remove ${file.name}` }, "✕");
-      const image = make("img", { src: url, alt: file.name });
-      // What the browser cannot show is named.
-      image.addEventListener("error", () => image.replaceWith(make("span", { className: "unseen" }, file.name)));
-      const item = make("li", {}, image, remove);
+      const item = make("li", {}, thumbnail(file, file.name), remove);
       remove.addEventListener("click", () => {
         owner.files.splice(owner.files.indexOf(file), 1);
-        URL.revokeObjectURL(url);
         item.remove();
         items.delete(file);
         input.focus();
@@ -52,6 +47,26 @@ export function dropZone(place, owner, text, changed) {
   });
   camera.addEventListener("click", () => takePictures((file) => owner.add([file])));
   onDrop(place, (dropped) => owner.add([...dropped.files]));
+}
+
+const shown = new WeakMap(); // the address of each file's picture
+
+/** The picture that is classified: of an animation the first, and as the server reads it where the browser cannot. */
+export function thumbnail(file, alt = "") {
+  const image = make("img", { alt, loading: "lazy" });
+  if (!shown.has(file)) shown.set(file, address(file));
+  shown.get(file).then((url) => (image.src = url), () => image.replaceWith(make("span", { className: "unseen" }, file.name)));
+  return image;
+}
+
+async function address(file) {
+  try {
+    const picture = await createImageBitmap(file);
+    if (/jpe?g$/.test(file.type)) return URL.createObjectURL(file);
+    return URL.createObjectURL(await drawn(picture, picture.width, picture.height, Math.min(1, 128 / Math.max(picture.width, picture.height))));
+  } catch {
+    return (await ask("preview", { queries: [{ name: file.name, data: await asBase64(file) }] })).picture;
+  }
 }
 
 /** Give `take` what is dropped on `place`, which shows that it takes it. */

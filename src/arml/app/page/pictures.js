@@ -1,6 +1,6 @@
 // Pictures: a few of each class, others to predict, and the predictions.
 import { ask, draw, make, say } from "./common.js";
-import { asBase64, byFolder, dropZone, isPicture, keep, prepared } from "./files.js";
+import { asBase64, byFolder, dropZone, isPicture, keep, prepared, thumbnail } from "./files.js";
 
 export function startPictures(about, limits) {
   const classes = [];
@@ -120,29 +120,41 @@ export function startPictures(about, limits) {
 
   // Larger pictures are made small here: the learner reads few pixels of them.
   const side = Math.min(8 * about.size, Math.max(256, 2 * about.size));
-  /** Pictures as they are sent; those that cannot be read are marked, and given to `failed`. */
+  /** Pictures as they are sent, and their files; those that cannot be read are marked, and given to `failed`. */
   const encoded = async (owner, failed) => {
-    const sent = [];
+    const sent = [], files = [];
     for (const file of owner.files) {
       try {
         sent.push({ name: file.name, data: await prepared(file, side) });
+        files.push(file);
         owner.mark(file, "");
       } catch (error) {
         owner.mark(file, error.message);
         failed(file, error.message);
       }
     }
-    return sent;
+    return { sent, files };
   };
+  /** The examples, and a function that marks those that the server left out, and counts all that are. */
   const content = async () => {
-    if (predictor) return { queries: [], predictor: predictor.data };
-    const content = { queries: [], classes: [] }, bad = [];
-    const empty = classes.find((known) => !known.files.length);
-    if (empty) throw new Error(`Add pictures of ${empty.name.value.trim() || "each class"} first.`);
-    for (const known of classes)
-      content.classes.push({ name: known.name.value.trim(), pictures: await encoded(known, (file, problem) => bad.push(problem)) });
-    if (bad.length) throw new Error(`Remove or replace ${bad.length > 1 ? `these ${bad.length} pictures` : "this picture"} of the classes: ${bad.join("; ")}`);
-    return content;
+    const content = { queries: [] }, examples = [];
+    let bad = 0;
+    if (predictor) content.predictor = predictor.data;
+    else content.classes = [];
+    for (const known of predictor ? [] : classes) {
+      const name = known.name.value.trim();
+      if (!known.files.length) throw new Error(`Add pictures of ${name || "each class"} first.`);
+      const { sent, files } = await encoded(known, () => bad++);
+      if (!sent.length) throw new Error(`No picture of ${name || "a class"} can be read: add one.`);
+      content.classes.push({ name, pictures: sent });
+      for (const file of files) examples.push({ file, name, mark: known.mark });
+    }
+    const leftOut = (answer) => {
+      for (const [i, problem] of Object.entries(answer.left_out)) examples[i].mark(examples[i].file, problem);
+      bad += Object.keys(answer.left_out).length;
+      return bad ? `, without ${bad} of the examples, which cannot be read` : "";
+    };
+    return { content, examples, leftOut };
   };
   /** Run `work` when a button is pressed, once at a time, and say how long it took. */
   const working = (id, doing, done, work) => element(id).addEventListener("click", async () => {
@@ -163,9 +175,9 @@ export function startPictures(about, limits) {
     if (!queries.files.length) throw new Error("Add pictures to predict first.");
     element("answer").hidden = true;
     const problems = new Map(), all = [...queries.files];
-    const own = await content();
-    own.queries = await encoded(queries, (file, problem) => problems.set(file, problem));
-    const asked = all.filter((file) => !problems.has(file));
+    const { content: own, leftOut } = await content();
+    const { sent, files: asked } = await encoded(queries, (file, problem) => problems.set(file, problem));
+    own.queries = sent;
     if (!asked.length) throw new Error("None of these pictures can be read.");
     const known = asked.map((file) => labels.get(file) ?? null);
     const answer = await ask("classify", { ...own, labels: known });
@@ -174,21 +186,24 @@ export function startPictures(about, limits) {
       problems.set(asked[i], problem);
     }
     show(answer, asked, known, [...problems].map(([file, problem]) => ({ file, problem })));
-    return problems.size ? `, but ${problems.size} of ${all.length} pictures cannot be read` : "";
+    return leftOut(answer) + (problems.size ? `, but ${problems.size} of ${all.length} pictures cannot be read` : "");
   });
   working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
-    const files = classes.flatMap((known) => known.files.map((file) => ({ file, name: known.name.value.trim() })));
-    const trust = await ask("trust", await content());
+    const { content: own, examples, leftOut } = await content();
+    const trust = await ask("trust", own);
     element("trust").hidden = false;
     element("trust-summary").textContent = trust.summary;
     element("confusion").replaceChildren(confusion(trust));
     element("doubtful").replaceChildren(...trust.doubtful.map(({ place, label, probability }) => predictor
       ? make("li", {}, `example ${place + 1} is predicted as ${label} from the other pictures (${percent(probability)})`)
-      : wrong(files[place].file, `labelled ${files[place].name}, but predicted as ${label} from the other pictures (${percent(probability)})`)));
+      : wrong(examples[place].file, `labelled ${examples[place].name}, but predicted as ${label} from the other pictures (${percent(probability)})`)));
+    return leftOut(trust);
   });
   working("keep", "Learning …", "Kept", async () => {
-    const { zip } = await ask("keep", await content());
-    keep("predictor.zip", new Blob([Uint8Array.from(atob(zip), (letter) => letter.charCodeAt(0))], { type: "application/zip" }));
+    const { content: own, leftOut } = await content();
+    const answer = await ask("keep", own);
+    keep("predictor.zip", new Blob([Uint8Array.from(atob(answer.zip), (letter) => letter.charCodeAt(0))], { type: "application/zip" }));
+    return leftOut(answer);
   });
 }
 
@@ -199,7 +214,7 @@ function asFile(text, name) {
 
 /** A picture that was predicted as another class. */
 function wrong(file, text) {
-  return make("li", {}, make("img", { src: URL.createObjectURL(file), alt: "" }), `${file.name}: ${text}`);
+  return make("li", {}, thumbnail(file), `${file.name}: ${text}`);
 }
 
 /** How many pictures of each class (row) were predicted as each class (column), and the accuracy of each. */
@@ -248,7 +263,7 @@ function show(answer, files, labels, bad) {
   const cards = found.map(({ file, own, label, top, order, chances, novelty }) => {
     const others = order.slice(1, 3).map((k) => `${classes[k]} ${percent(chances[k])}`).join(", ");
     const className = own === null || own === label ? "" : "wrong";
-    return make("li", { className, title: file.name }, make("img", { src: URL.createObjectURL(file), alt: "", loading: "lazy" }),
+    return make("li", { className, title: file.name }, thumbnail(file),
       make("div", {}, make("b", {}, `${label} ${percent(top)}`), make("span", {}, others),
         ...(novelty > 1 ? [make("em", {}, "unlike the examples of every class")] : []), make("small", {}, file.name)));
   });
