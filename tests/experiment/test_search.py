@@ -172,6 +172,7 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
     assert [*ended[-1].intermediate_values] == [10]
 
 
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage is supposed")  # of `ask`
 @pytest.mark.parametrize("storage", [None, "sqlite:///{}/sweep.db"])
 def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
     storage, tmp_path, monkeypatch

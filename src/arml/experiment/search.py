@@ -47,7 +47,6 @@ def optuna() -> Any:
     package = extra("optuna", "tune", "a sweep")
     package.logging.set_verbosity(package.logging.ERROR)
     warnings.filterwarnings("ignore", category=package.exceptions.ExperimentalWarning)
-    warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")  # `_tried` has its own
     return package
 
 
@@ -162,7 +161,7 @@ def tune(
     ended = [states.COMPLETE, states.PRUNED]
     study = opened(experiment, search, folder, storage)
     if workers == 1 and on is None:
-        for number in _tried(study, experiment, folder, search, trials, stop):
+        for number in _tried(study, experiment, folder, search, trials, stop, storage):
             watch(study.get_trials()[number])
     else:
         shared = {"folder": str(folder.resolve()), "trials": trials, "storage": storage}
@@ -190,8 +189,9 @@ def _work(job: Job, stop: Stopping) -> None:
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
     folder = Path(job["folder"])
-    study = opened(experiment, search, folder, job["storage"])
-    for _ in _tried(study, experiment, folder, search, job["trials"], stop):
+    trials, storage = job["trials"], job["storage"]
+    study = opened(experiment, search, folder, storage)
+    for _ in _tried(study, experiment, folder, search, trials, stop, storage):
         pass
 
 
@@ -253,71 +253,84 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
 
 
 def _tried(
-    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int, stop: Stopping
+    study: Any,
+    experiment: Experiment,
+    folder: Path,
+    search: Space,
+    trials: int,
+    stop: Stopping,
+    storage: str | None,
 ) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
-    from optuna.storages._heartbeat import get_heartbeat_thread
-
-    states = optuna().trial.TrialState
-    while not stop():
-        with ExitStack() as held:
-            with locked(folder, _PATIENCE):
-                if (trial := _next(study, experiment, folder, search, trials)) is None:
-                    return
-                # A trial whose folder is not locked has no process any more.
-                held.enter_context(locked(_place_of(trial, folder)))
-            held.enter_context(get_heartbeat_thread(trial._trial_id, study._storage))
-            try:
-                score = _score(trial, chosen(experiment, trial.params), folder, stop)
-            except optuna().TrialPruned:
-                study.tell(trial, state=states.PRUNED)
-            else:
-                if score is None:
-                    _again(study, study.get_trials()[trial.number])
-                    return
-                study.tell(trial, score)
-        yield trial.number
-
-
-def _place_of(trial: Any, folder: Path) -> Path:
-    """The run folder of a trial."""
-    return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
-
-
-def _again(study: Any, trial: Any) -> None:
-    """Queue a trial that did not end: another will have its values and its run folder."""
-    study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
-    study.tell(trial.number, state=optuna().trial.TrialState.FAIL)
-
-
-def _next(
-    study: Any, experiment: Experiment, folder: Path, search: Space, trials: int
-) -> Any | None:
-    """A trial to run, and first one whose process is dead; None if there are `trials` already."""
-    states = optuna().trial.TrialState
+    states, over = optuna().trial.TrialState, list[int]()
 
     def counted() -> list[int]:
         kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
         return [trial.number for trial in study.get_trials(deepcopy=False, states=kinds)]
 
-    optuna().storages.fail_stale_trials(study)  # those of a database
-    for old in study.get_trials(states=[states.RUNNING]):
-        if isinstance(study._storage, optuna().storages.JournalStorage):
-            with suppress(RunError), locked(_place_of(old, folder)):
-                _again(study, old)
-    if (count := len(counted())) >= trials:
-        return None
-    # A new sampler for each trial, so that a resumed sweep proposes the same values.
-    seed = experiment.seed + count
-    study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
-    trial = study.ask(search)
-    if counted().index(trial.number) >= trials:  # another process was faster
-        study.tell(trial, state=states.FAIL)
-        return None
-    if "run" not in trial.user_attrs:
-        trial.set_user_attr("run", f"{trial.number:04d}")
-    return trial
+    def again(trial: Any) -> None:
+        """Queue a trial that did not end: another will have its values and its run folder."""
+        study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
+
+    while not stop():
+        with ExitStack() as choosing:
+            choosing.enter_context(locked(folder, _PATIENCE))
+            if storage is None:
+                for old in study.get_trials(states=[states.RUNNING]):
+                    # A trial whose folder is not locked has no process any more.
+                    with suppress(RunError), locked(_place_of(old, folder)):
+                        again(old)
+                        study.tell(old.number, state=states.FAIL)
+            else:
+                optuna().storages.fail_stale_trials(study)
+            if (count := len(counted())) >= trials:
+                return
+            # A new sampler for each trial, so that a resumed sweep proposes the same values.
+            seed = experiment.seed + count
+            study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
+
+            def objective(trial: Any, choosing: ExitStack = choosing) -> float | None:
+                for path, one in search.items():
+                    _suggested(trial, path, one)
+                if counted().index(trial.number) >= trials:  # another process was faster
+                    return None
+                if "run" not in trial.user_attrs:
+                    trial.set_user_attr("run", f"{trial.number:04d}")
+                with locked(_place_of(trial, folder)):
+                    choosing.close()
+                    try:
+                        score = _score(trial, chosen(experiment, trial.params), folder, stop)
+                    except optuna().TrialPruned:
+                        over.append(trial.number)
+                        raise
+                    except (Exception, KeyboardInterrupt):
+                        again(trial)
+                        raise
+                    if score is None:
+                        again(trial)
+                    else:
+                        over.append(trial.number)
+                    return score
+
+            study.optimize(objective, n_trials=1)
+        if not over:
+            return
+        yield over.pop()
+
+
+def _suggested(trial: Any, path: str, one: Any) -> None:
+    """Let Optuna choose a value of an option."""
+    if hasattr(one, "choices"):
+        trial.suggest_categorical(path, one.choices)
+    else:
+        suggest = trial.suggest_int if isinstance(one.low, int) else trial.suggest_float
+        suggest(path, one.low, one.high, log=one.log)
+
+
+def _place_of(trial: Any, folder: Path) -> Path:
+    """The run folder of a trial."""
+    return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
 
 
 def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> float | None:
