@@ -15,7 +15,7 @@ from arml.datasets.folders import (
     default_folder,
     load_families,
     open_source,
-    pictures_of,
+    files_of,
 )
 from arml.results import files
 
@@ -164,7 +164,7 @@ def test_annotations_are_left_out_of_every_kind_of_folder(tmp_path):
     with open_source(source) as found:
         pass
     assert found.labels == [f"c{c}" for c in range(4) for _ in range(3)]
-    pictures, others = pictures_of([source], ExitStack())
+    pictures, others = files_of([source], ExitStack())
     assert [p.where for p in pictures] == found.files
     assert [p.name for p in others] == [p.name for p in found.left_out] == ["0.txt", "0.xml"]
 
@@ -220,7 +220,7 @@ def test_odd_names_and_links_to_a_folder_above_cost_no_picture_its_one_answer(tm
     unpack(tmp_path / "a", {name: png() for name in ("b/0.png", "b/x\ny.png", f"b/{odd}")})
     for name, target in (("a/b/up", "a"), ("a/c", "a/b"), ("a/d", ".")):
         (tmp_path / name).symlink_to(tmp_path / target)
-    found, _ = pictures_of([tmp_path / "a", tmp_path / "a/b" / odd], ExitStack())
+    found, _ = files_of([tmp_path / "a", tmp_path / "a/b" / odd], ExitStack())
     each = [one.where.removeprefix(f"{tmp_path}/a/") for one in found]
     names = ["0.png", "caf\ufffd.png", "x\ufffdy.png"]
     assert each == [*(f"{b}/{name}" for b in "bc" for name in names), f"b/{names[1]}"]

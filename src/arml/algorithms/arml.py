@@ -440,7 +440,7 @@ class ARMLOptions(InnerOptions):
 def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
     """For classification of vectors, one gate for each unit instead of each weight: a vector may
     have a thousand numbers, and then each unit has as many weights."""
-    if problem.kind == "regression" or problem.inputs == "pictures":
+    if problem.kind == "regression" or problem.spatial:
         return options
     return replace(options, granularity="filter")
 
@@ -509,7 +509,7 @@ def _film(problem: Problem) -> ARMLOptions:
     # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs, and
     # a vector may have a thousand that are positive. On such synthetic vectors, 100 outer steps
     # took the accuracy from 93% to 39% with weights, and left it at 98% with units.
-    pooled = problem.inputs == "pictures"
+    pooled = problem.spatial
     return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
 

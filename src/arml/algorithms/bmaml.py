@@ -233,7 +233,7 @@ def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
 
 def bmaml(problem: Problem) -> BMAMLOptions:
     """Particles are whole networks on vectors, and heads on images."""
-    acts: Literal["all", "head"] = "head" if problem.inputs == "pictures" else "all"
+    acts: Literal["all", "head"] = "head" if problem.spatial else "all"
     return BMAMLOptions(inner_rate=usual_rate(problem), acts=acts)
 
 

@@ -56,7 +56,7 @@ class CAVIA(Learner):
     def conditioned(self, phi: Code) -> BaseNetwork:
         """The network with this context."""
         tau, body, at = phi @ self.weight, self.net.body, entry(self.net.body, self.problem)
-        if self.problem.inputs != "pictures":
+        if not self.problem.spatial:
             tau = jnp.concatenate([jnp.zeros_like(tau), tau])
         (block,) = filmed(replace(body, blocks=(body.blocks[at],)), (film(tau),)).blocks
         blocks = (*body.blocks[:at], block, *body.blocks[at + 1 :])
@@ -65,7 +65,7 @@ class CAVIA(Learner):
 
 def entry(body: Body, problem: Problem) -> int:
     """The index of the block that the context enters."""
-    return min(2, len(body.blocks) - 1) if problem.inputs == "pictures" else 0
+    return min(2, len(body.blocks) - 1) if problem.spatial else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class CAVIAOptions(InnerOptions):
         sizes = widths(net.body, problem.features)
         if not sizes:
             raise ValueError("CAVIA needs a network with one block or more, got a linear network")
-        units = sizes[entry(net.body, problem)] * (2 if problem.inputs == "pictures" else 1)
+        units = sizes[entry(net.body, problem)] * (2 if problem.spatial else 1)
         return CAVIA(
             net=net,
             weight=glorot(key, (self.context, units), jnp.float32),
@@ -95,7 +95,7 @@ def cavia(problem: Problem) -> CAVIAOptions:
     return CAVIAOptions(
         inner_rate=1.0,
         inner_steps=1 if problem.kind == "regression" else 2,
-        context=100 if problem.inputs == "pictures" else 5,
+        context=100 if problem.spatial else 5,
     )
 
 

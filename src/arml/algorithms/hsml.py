@@ -205,7 +205,7 @@ def hsml(problem: Problem) -> HSMLOptions:
         return HSMLOptions()
     rate = usual_rate(problem)
     mu = 0.01 * problem.shots / problem.query  # their losses are sums over images / shots
-    if problem.inputs != "pictures":
+    if not problem.spatial:
         return HSMLOptions(inner_rate=rate, mu=mu)
     return HSMLOptions(inner_rate=rate, mu=mu, spread=10.0, embedding=64, width=128)
 

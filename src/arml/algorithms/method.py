@@ -70,8 +70,9 @@ class Method(Entry):
     def suits(self, problem: Problem, place: str = "") -> bool:
         """Whether it is made for tasks of this problem, and has a recipe in this setting if one is
         named."""
+        suited = bool({problem.inputs, problem.form.like} & {*self.inputs})
         there = not place or not self.places or place in self.places
-        return there and problem.kind in self.kinds and problem.inputs in self.inputs
+        return there and problem.kind in self.kinds and suited
 
     def options(self, problem: Problem) -> Options:
         """Its options for a problem."""

@@ -160,7 +160,7 @@ class MUMOMAMLOptions(InnerOptions):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Conditioned:
         key_encode, key_modulate = jax.random.split(key)
-        code = self.width * (1 if problem.inputs == "pictures" else 2)
+        code = self.width * (1 if problem.spatial else 2)
         modulate: Modulate = UnitModulation.drawn(
             net, code, UNITS[self.modulation], features=problem.features, key=key_modulate
         )
@@ -176,7 +176,7 @@ class MUMOMAMLOptions(InnerOptions):
 
     def encoder(self, problem: Problem, *, key: PRNGKeyArray) -> Encoder:
         """The encoder of images, or of pairs of vectors and labels or targets."""
-        if problem.inputs == "pictures":
+        if problem.spatial:
             return ImageEncoder.drawn(problem.features[2], self.filters, self.width, key=key)
         ways = problem.outputs if problem.kind == "classification" else 0
         inputs = problem.features[0] + problem.outputs
@@ -186,7 +186,7 @@ class MUMOMAMLOptions(InnerOptions):
 
 def mumomaml(problem: Problem) -> MUMOMAMLOptions:
     """The authors' encoders, and the rates of ARML's comparison."""
-    width = 128 if problem.inputs == "pictures" else 40
+    width = 128 if problem.spatial else 40
     return MUMOMAMLOptions(inner_rate=usual_rate(problem), width=width)
 
 

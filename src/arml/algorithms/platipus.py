@@ -155,7 +155,7 @@ def platipus(problem: Problem) -> PLATIPUSOptions:
     return PLATIPUSOptions(
         inner_rate=rate,
         prior_rate=min(rate, PLATIPUSOptions.prior_rate),
-        samples=5 if problem.inputs == "pictures" else PLATIPUSOptions.samples,
+        samples=5 if problem.spatial else PLATIPUSOptions.samples,
     )
 
 

@@ -80,7 +80,7 @@ class ProtoNet(Embedded):
     """logits_k = -s ||f(x) - c_k||^2, with f the body and c_k the mean of f over class k; or with
     another distance than the squared one.
 
-        pictures = arml.Problem("classification", (16, 16, 1), outputs=5, shots=1, queries=5)
+        pictures = arml.Problem("classification", (16, 16, 1), 5, 1, 5, inputs="pictures")
         isinstance(arml.build("protonet", pictures), arml.ProtoNet)
     """
 

@@ -66,7 +66,7 @@ class TNPOptions(Options):
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TNP":
         """The learner with fresh weights, and on pictures the body of `net`."""
-        pictures = problem.inputs == "pictures"
+        pictures = problem.spatial
         body = with_body(net, "TNP").body if pictures else Body(blocks=(), normalisation="none")
         size = units(body, problem.features)
         numbers = problem.outputs * (2 if problem.kind == "regression" else 1)

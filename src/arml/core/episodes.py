@@ -15,12 +15,10 @@ import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from arml.core.identity import identity_of
+from arml.core.inputs import INPUTS, Form
 
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
-AXES = {"vectors": 1, "tables": 2, "pictures": 3}
-"""The kinds of inputs, with the axes of one input: its numbers; its columns, and the facts about a
-cell; height, width and channels."""
 Tasks = Any
 """A `TaskDistribution`, or any object with `problem`, `families` and `sample(key)`."""
 
@@ -32,8 +30,8 @@ class Problem:
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
     targets; `shots` the support examples of each class (classification) or in all (regression);
     `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
-    from, 0 where there is no such list. `inputs` is one of `AXES`; if it is empty, the one with as
-    many axes as `features`.
+    from, 0 where there is no such list. `inputs` names their kind: `vectors` of numbers, `pictures`
+    (height, width, channels), `tables` (columns, and the facts about a cell), or a registered one.
 
         problem = arml.Problem("regression", (1,), outputs=1, shots=5, queries=10)
         problem.support, problem.query
@@ -48,26 +46,33 @@ class Problem:
     shots: int
     queries: int
     classes: int = 0
-    inputs: str = ""
+    inputs: str = "vectors"
 
     def __post_init__(self) -> None:
         if self.kind not in ("regression", "classification"):
             raise ValueError(f"kind must be regression or classification, got {self.kind!r}")
         if not isinstance(self.features, tuple):
             raise ValueError(f"features must be a shape such as (2,), got {self.features!r}")
-        rank = len(self.features)
-        if not self.inputs:
-            kinds = [kind for kind, axes in AXES.items() if axes == rank]
-            object.__setattr__(self, "inputs", [*kinds, "vectors"][0])
-        if AXES.get(self.inputs) != rank:
-            kinds = [f"{kind} (axes: {axes})" for kind, axes in AXES.items()]
+        if self.form.axes != len(self.features):
+            known = INPUTS.items()
+            others = [name for name, kind in known if kind.axes == len(self.features)]
             raise ValueError(
-                f"inputs must be one of {', '.join(kinds)}, got {self.inputs!r} and features "
-                f"{self.features}"
+                f"features of {self.inputs} have {self.form.axes} axes, got {self.features}: say "
+                f"what the inputs are, inputs={' or '.join(map(repr, others)) or 'a kind of yours'}"
             )
         for name in ("outputs", "shots", "queries"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
+
+    @property
+    def form(self) -> Form:
+        """What one input is. **Raises** `ValueError` for a kind that is not registered."""
+        return INPUTS.known(self.inputs)
+
+    @property
+    def spatial(self) -> bool:
+        """Whether one input is height, width and channels."""
+        return self.form.spatial
 
     @property
     def support(self) -> int:
@@ -78,6 +83,14 @@ class Problem:
     def query(self) -> int:
         """Query examples of one task."""
         return self.queries * (self.outputs if self.kind == "classification" else 1)
+
+
+def problem_fields(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a problem that JSON holds. In files of earlier versions the axes stand for the
+    kind of inputs."""
+    features = tuple(held["features"])
+    kinds = {2: "tables", 3: "pictures"}
+    return {"inputs": kinds.get(len(features), "vectors"), **held, "features": features}
 
 
 class Examples(NamedTuple):
@@ -159,7 +172,7 @@ class TaskDistribution(eqx.Module):
 def protocol_of(problem: Problem) -> Facts:
     """The facts that every table states: ways, shots, queries, and the size of pictures."""
     ways = {"ways": problem.outputs} if problem.kind == "classification" else {}
-    pictures = {"size": problem.features[0]} if problem.inputs == "pictures" else {}
+    pictures = {"size": problem.features[0]} if problem.spatial else {}
     return {**ways, "shots": problem.shots, "queries": problem.queries, **pictures}
 
 

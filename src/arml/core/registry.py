@@ -18,7 +18,7 @@ from functools import cache
 from importlib import metadata, util
 from inspect import signature
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from arml.core.checks import Options
 
@@ -145,7 +145,16 @@ def options_of(build: Callable[..., object]) -> type:
     return cls
 
 
-E = TypeVar("E", bound=Entry)
+class Named(Protocol):
+    """What every entry has: see `Entry`."""
+
+    name: str
+
+    @property
+    def options_class(self) -> type: ...
+
+
+E = TypeVar("E", bound=Named)
 
 
 class Registry(Mapping[str, E], Generic[E]):

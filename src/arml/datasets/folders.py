@@ -14,7 +14,7 @@ import os
 import unicodedata
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,8 +41,6 @@ PART_FOLDERS = {
     **dict.fromkeys(("test", "testing", "meta-test"), "test"),
 }
 """Folders that state the split of their classes."""
-LAYOUT = "expected one folder for each class with the images directly inside it"
-
 Progress = Callable[[str, int, int], None]
 """Called with the name of the work, such as a family, how much is done, and how much there is."""
 
@@ -138,8 +136,10 @@ def default_folder() -> Path:
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[_Source]:
-    """Open a folder or a zip file of labelled pictures.
+def open_source(
+    path: Path, suffixes: Collection[str] = SUFFIXES, one: str = "image"
+) -> Iterator[_Source]:
+    """Open a folder or a zip file of labelled pictures, or of other files with these suffixes.
 
     The pictures are in one folder for each class, perhaps below common top folders, and some in
     folders within it. These folders may be in folders `train`, `valid` and `test`, which state a
@@ -156,27 +156,34 @@ def open_source(path: Path) -> Iterator[_Source]:
         )
     with open_members(path) as found:
         members = sorted(found, key=lambda member: member.name)
-        pictures = [member for member in members if is_picture(member.name)]
-        others = [member for member in members if not is_picture(member.name)]
+        pictures = [member for member in members if has_suffix(member.name, suffixes)]
+        others = [member for member in members if not has_suffix(member.name, suffixes)]
         if not pictures:
-            raise ValueError(f"{path}: {LAYOUT}, got no images at all; check the path")
+            kinds = ", ".join(sorted(suffixes))
+            raise ValueError(
+                f"{path}: {_layout(one)}, got no {one} at all ({kinds}); check the path"
+            )
         tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS]
         if tables:
             table = min(tables, key=lambda member: member.name.count("/"))
             classes, split, remarks = _by_table(table, pictures), None, list[str]()
         else:
-            classes, split, remarks = _by_folder(path, pictures)
+            classes, split, remarks = _by_folder(path, pictures, one)
         left_out = [Path(member.where) for member in others if member not in tables]
         yield _Source(path, dict(sorted(classes.items())), split, left_out, remarks)
 
 
-def is_picture(name: str) -> bool:
-    """Whether a file's name ends like that of a picture."""
-    return Path(name).suffix.lower() in SUFFIXES
+def has_suffix(name: str, suffixes: Collection[str] = SUFFIXES) -> bool:
+    """Whether a file's name ends with one of the suffixes, those of pictures if not given."""
+    return Path(name).suffix.lower() in suffixes
+
+
+def _layout(one: str) -> str:
+    return f"expected one folder for each class with the {one}s directly inside it"
 
 
 def _by_folder(
-    path: Path, pictures: Sequence[Member]
+    path: Path, pictures: Sequence[Member], one: str
 ) -> tuple[dict[str, list[Member]], Parts | None, list[str]]:
     """The pictures of each folder, the split that the folders above state, and remarks."""
     names = [member.name.split("/") for member in pictures]
@@ -186,8 +193,8 @@ def _by_folder(
     for name in names:
         if len(name) < depth + 2:
             raise ValueError(
-                f"{path}: {LAYOUT}, got the image {'/'.join(name)} outside them; move it into one, "
-                f"or name the labels in a table {LABELS}"
+                f"{path}: {_layout(one)}, got the {one} {'/'.join(name)} outside them; "
+                f"move it into one, or name the labels in a table {LABELS}"
             )
     part_of = {name[depth]: PART_FOLDERS.get(name[depth].lower()) for name in names}
     parted = {*part_of.values()} == {*PARTS} and all(len(name) == depth + 3 for name in names)
@@ -195,8 +202,8 @@ def _by_folder(
     if not parted:
         if len(part_of) > 1 and None not in part_of.values():
             raise ValueError(
-                f"{path}: {LAYOUT}, got the parts of a data set ({', '.join(sorted(part_of))}); "
-                "name the one whose folders are your classes"
+                f"{path}: {_layout(one)}, got the parts of a data set "
+                f"({', '.join(sorted(part_of))}); name the one whose folders are your classes"
             )
         own = {name[depth] for name in names if len(name) == depth + 2}
         aside = {head for head, part in part_of.items() if part in ("validation", "test")}
@@ -211,10 +218,10 @@ def _by_folder(
         for folder, name in sorted(inner.items()):
             if name[depth] not in own:
                 raise ValueError(
-                    f"{path}: {LAYOUT}, got {folder}, and no image directly in {name[depth]}; move "
-                    "its images up if it is one class, or move the class folders side by side"
+                    f"{path}: {_layout(one)}, got {folder}, and no {one} directly in {name[depth]}; "
+                    f"move its {one}s up if it is one class, or move the class folders side by side"
                 )
-            remarks.append(f"the images in {folder} count as {name[depth]}")
+            remarks.append(f"the {one}s in {folder} count as {name[depth]}")
     classes: defaultdict[str, list[Member]] = defaultdict(list)
     split: Parts = {part: [] for part in PARTS}
     for name, member in pairs:
@@ -269,12 +276,16 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
 # --- a few examples, and pictures to predict
 
 
-def pictures_of(paths: Sequence[Path], opened: ExitStack) -> tuple[list[Member], list[Path]]:
-    """The files among `paths`, and every picture in the folders and zips among them; and the files
-    there that are left out, because their names do not end like those of pictures. Zips stay open
-    as long as `opened`.
+def files_of(
+    paths: Sequence[Path],
+    opened: ExitStack,
+    suffixes: Collection[str] = SUFFIXES,
+    many: str = "images",
+) -> tuple[list[Member], list[Path]]:
+    """The files among `paths`, and in the folders and zips among them every file with one of these
+    suffixes; and the files there that are left out. Zips stay open as long as `opened`.
 
-    **Raises** `ValueError` for a path that does not exist, and if there is no picture.
+    **Raises** `ValueError` for a path that does not exist, and if there is no such file.
     """
     pictures: list[Member] = []
     others: list[Path] = []
@@ -283,13 +294,13 @@ def pictures_of(paths: Sequence[Path], opened: ExitStack) -> tuple[list[Member],
             pictures.append(Member(printable(str(path)), path.read_bytes))
             continue
         for member in sorted(opened.enter_context(open_members(path)), key=lambda one: one.name):
-            if is_picture(member.name):
+            if has_suffix(member.name, suffixes):
                 pictures.append(member)
             elif member.name.rpartition("/")[2].lower() != LABELS:
                 others.append(Path(member.where))
     if not pictures:
         raise ValueError(
-            f"expected images ({', '.join(sorted(SUFFIXES))}) in "
+            f"expected {many} ({', '.join(sorted(suffixes))}) in "
             f"{', '.join(map(str, paths)) or 'the queries'}, found none: check the path"
         )
     return pictures, others

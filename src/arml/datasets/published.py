@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from msgspec import convert
 
 from arml.datasets.archives import Box, open_members
-from arml.datasets.folders import PARTS, Parts, is_picture
+from arml.datasets.folders import PARTS, Parts, has_suffix
 from arml.datasets.splits import cut, drawn
 from arml.results.files import read_json
 
@@ -165,7 +165,7 @@ def survey(paths: Sequence[Path], enter: Callable[[str], bool] = lambda name: Tr
             continue
         with open_members(path, enter=enter) as members:
             for member in members:
-                if is_picture(member.name):
+                if has_suffix(member.name):
                     found.pictures[member.name] = path
                 elif ANNOTATIONS.search(member.name):
                     found.annotations[member.name] = member.read()

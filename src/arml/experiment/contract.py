@@ -321,9 +321,11 @@ class Setup(NamedTuple):
     """Options of methods that make them smaller, and sooner compiled."""
 
 
-def blobs(features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3) -> Blobs:
+def blobs(
+    features: tuple[int, ...], ways: int, shots: int, noise: float = 0.3, inputs: str = "vectors"
+) -> Blobs:
     """Classification of Gaussian blobs, with two queries of each class."""
-    problem = Problem("classification", features, ways, shots, 2)
+    problem = Problem("classification", features, ways, shots, 2, inputs=inputs)
     return Blobs(problem=problem, noise=noise)  # type: ignore[call-arg]
 
 
@@ -344,14 +346,14 @@ SETUPS = {
     # Batch normalisation follows the convolution and cancels its bias.
     "pictures": Setup(
         # Noisy, so that no method is certain: a loss of zero has no gradient.
-        blobs((16, 16, 1), 3, 1, noise=4.0),
+        blobs((16, 16, 1), 3, 1, 4.0, "pictures"),
         OneBlock(),
         (".blocks[0].layer.bias", ".blocks[0].layer.layer.bias"),
         steps=1,
     ),
     # The last axis is a cell: its value, whether it is there, its kind.
     "tables": Setup(
-        blobs((6, 3), 3, 3, noise=1.0),
+        blobs((6, 3), 3, 3, 1.0, "tables"),
         SMALL_MLP,
         sizes=MappingProxyType({"width": 8, "depth": 1, "vertices": 3}),
     ),

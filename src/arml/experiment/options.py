@@ -13,7 +13,8 @@ from msgspec import Meta
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import MOST, Options, Period, check_options
-from arml.core.episodes import Problem
+from arml.core.episodes import Problem, problem_fields
+from arml.core.inputs import INPUTS
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
 from arml.nn.networks import Conv4Options, MLPOptions
@@ -32,10 +33,10 @@ from arml.tasks.options import (
 from arml.training.fit import FitOptions, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
-IMAGES = Problem("classification", (28, 28, 3), 5, shots=1, queries=15)
-STARTER = Problem("classification", (32, 32, 3), 5, shots=1, queries=15)
+IMAGES = Problem("classification", (28, 28, 3), 5, 1, 15, inputs="pictures")
+STARTER = Problem("classification", (32, 32, 3), 5, 1, 15, inputs="pictures")
 VECTORS = Problem("classification", (512,), 5, shots=1, queries=15)
-BENCHMARK = Problem("classification", (84, 84, 3), 5, shots=1, queries=15)
+BENCHMARK = Problem("classification", (84, 84, 3), 5, 1, 15, inputs="pictures")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "network": NETWORKS,
     "tasks": TASKS,
     "outer": Registry("outer", Entry, [Entry(name="adam", options_class=OuterOptions)]),
+    "inputs": INPUTS,
 }
 """By the name of the experiment's field."""
 
@@ -125,14 +127,14 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     **Arguments**
 
-    - `part`: `method`, `tasks`, `network`, `outer` or `callback`.
+    - `part`: `method`, `tasks`, `network`, `outer`, `inputs` or `callback`.
     - `options`: a frozen dataclass whose fields have defaults, with `check()` and `build`:
       `build(net, problem, *, key)` of a method returns a `MetaLearner`, `build(split, *, progress)`
       of tasks `Splits`, `build(problem, *, key)` of a network the network, and `build(steps)` of
       an outer optimiser one of Optax. A function with the arguments of `build` can take the place
       of the class: its parameters with defaults are the options. So can a class of tasks whose
       fields have defaults. A callback is a function of a `Moment`, as those of `arml.fit`: every
-      training in a run folder calls it.
+      training in a run folder calls it. A kind of inputs is a subclass of `arml.Inputs`.
     - `about`: other fields of `Method`, `TaskFamily` or `Entry`, such as `kinds`, `settings`,
       `network`, `usual` or `about`. Tasks that read data need `usual`, their usual problem.
 
@@ -143,7 +145,7 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
         CALLBACKS[name] = options
         return
     if registry is None:
-        known = "a method, tasks, network, outer or callback"
+        known = "a method, tasks, network, outer, inputs or callback"
         raise ValueError(f"expected to register {known}, got {part!r}")
     registry.add(registry.make(name, options, **about))
 
@@ -277,6 +279,8 @@ def problem_of(value: object, where: str = "problem") -> Problem:
 
     **Raises** `RunError` for JSON that is no problem, or one that no task can have.
     """
+    if isinstance(value, dict) and isinstance(value.get("features"), list):
+        value = problem_fields(value)
     problem = read_as(Problem, value, where, REMEDY)
     if not all(1 <= n <= MOST for n in (*problem.features, problem.outputs)):
         raise RunError(

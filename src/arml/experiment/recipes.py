@@ -66,8 +66,8 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
 
 def kind_of(problem: Problem) -> str:
     """The kind of tasks with this problem: `regression` of vectors, or else that of its inputs."""
-    vectors = problem.inputs == "vectors"
-    return problem.kind if vectors and problem.kind == "regression" else problem.inputs
+    like = problem.form.like
+    return "regression" if (like, problem.kind) == ("vectors", "regression") else like
 
 
 USUAL: dict[str, dict[str, Any]] = {

@@ -167,7 +167,7 @@ PENALTY = 0.01
 
 def has_simple(problem: Problem) -> bool:
     """Whether simple classifiers suit a problem. The cells of tables are no plain numbers."""
-    return problem.kind == "classification" and problem.inputs != "tables"
+    return problem.kind == "classification" and problem.form.plain
 
 
 def simple_scores(

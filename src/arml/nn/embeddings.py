@@ -110,7 +110,7 @@ def embedding_of(
 ) -> Embed:
     """The embedding of a problem's samples in `width` numbers: a `PooledEmbedding`, or else an
     `ImageEmbedding` with its `window`, for images; dense layers for vectors."""
-    if problem.inputs == "pictures":
+    if problem.spatial:
         if pooled:
             return PooledEmbedding.drawn(problem.features[2], width, key=key)
         return ImageEmbedding.drawn(problem.features, width, window=window, key=key)

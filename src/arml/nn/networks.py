@@ -240,7 +240,7 @@ class MLPOptions(Options):
     """Initial weights: the authors' truncated normal of .01, or He's."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
-        if problem.inputs == "pictures":
+        if problem.spatial:
             raise ValueError(
                 f"an MLP reads vectors, but these tasks have inputs of shape {problem.features}; "
                 "use the network conv4"
@@ -254,7 +254,7 @@ class MLPOptions(Options):
 def picture_shape(problem: Problem, network: str) -> tuple[int, ...]:
     """Height, width and channels. **Raises** `ValueError` unless the inputs are pictures of 16
     pixels or more, which can be halved four times."""
-    if problem.inputs != "pictures" or min(problem.features[:2]) < 16:
+    if not problem.spatial or min(problem.features[:2]) < 16:
         raise ValueError(
             f"{network} needs inputs of shape (height, width, channels) of at least 16 px; these "
             f"tasks have {problem.features}: choose the network mlp for vectors, or larger pictures"

@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arml.photographs.reading import LOG, Bad, OnPicture, PictureReader
-from arml.predict.folds import FOLDS, NEAR, Numbers, Places, equal_inputs, folds, units_of
+from arml.core.inputs import Form
+from arml.datasets.decode import LOG
+from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
 from arml.predict.inputs import checked_groups, floats, places_of
+from arml.predict.reading import Bad, OnItem
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -40,13 +42,13 @@ class LearnerBase(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def inputs(self) -> str:
-        """The kind of inputs that it takes from its user: one of `arml.core.episodes.AXES`."""
+    def kind(self) -> Form:
+        """The kind of inputs that it takes from its user; its name is `inputs`."""
 
     @property
-    @abc.abstractmethod
-    def pictures(self) -> PictureReader | None:
-        """How it reads pictures; None if it reads none."""
+    def inputs(self) -> str:
+        """The name of the kind of inputs that it takes from its user."""
+        return self.kind.name
 
     @property
     def notes(self) -> list[str]:
@@ -73,12 +75,12 @@ class LearnerBase(abc.ABC):
         self,
         x: Any,
         what: str = "queries",
-        progress: OnPicture | None = None,
+        progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
         """The inputs as arrays, checked; `what` is their name in errors. `bad` gets the problems of
-        pictures that cannot be read, by their places. **Raises** `ValueError` for inputs that
-        cannot be read."""
+        those that cannot be read, by their places. **Raises** `ValueError` for inputs that cannot
+        be read."""
 
 
 class PredictorBase(abc.ABC):
@@ -112,22 +114,23 @@ class PredictorBase(abc.ABC):
         """The `Problem` that the learner was built for."""
         return self.learner.problem
 
-    def read(self, x: Any) -> Any:
-        """The inputs as every method takes them, too, checked and converted."""
-        return self.learner.read(x)
+    def read(self, x: Any, bad: Bad | None = None) -> Any:
+        """The inputs as every method takes them, too, checked and converted; `bad` as in
+        `LearnerBase.read`."""
+        return self.learner.read(x, bad=bad)
 
     def _reading(self, x: Any, errors: str) -> tuple[Any, list[int]]:
         """The inputs, and the places of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
-        if errors == "raise" or self.learner.pictures is None:
+        if errors == "raise":
             return self.read(x), []
         bad: Bad = {}
-        inputs = self.learner.read(x, bad=bad)
+        inputs = self.read(x, bad)
         for place, problem in bad.items():
             file = isinstance(x, Sequence) and isinstance(x[place], str | Path)
             LOG.warning(
-                "%s cannot be read: %s", x[place] if file else f"picture {place + 1}", problem
+                "%s cannot be read: %s", x[place] if file else f"{self.learner.kind.one} {place + 1}", problem
             )
         return inputs, [*bad]
 
@@ -273,7 +276,7 @@ class PredictorBase(abc.ABC):
     @cached_property
     def _same(self) -> Numbers:
         """Equal examples have one number."""
-        return equal_inputs(self.x, NEAR if self.learner.inputs == "pictures" else 0.0)
+        return equal_inputs(self.x, self.learner.kind.near)
 
     def novelty(self, x: Any) -> Float[np.ndarray, " n"] | None:
         """How far each input is from all classes; above 1 it may belong to none. None where no such

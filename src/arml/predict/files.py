@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from arml.datasets.features import PHOTOS
+from arml.predict.kinds import untrained
 from arml.results.files import (
     Json,
     JsonView,
@@ -30,8 +31,8 @@ AGAIN = "get the learner again"
 _FORMAT = 1
 """Version of the folder's format."""
 WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
-LEARNED, PHOTOGRAPHS = "arml learner", "arml predictor of photographs"
-"""The kinds of folders, as `config.json` states them."""
+LEARNED, ENCODED = "arml learner", "arml predictor of "
+"""The kinds of folders, as `config.json` states them; the kind of inputs follows the second."""
 _LARGEST = 2**26
 """Bytes of a zipped predictor at most, unpacked."""
 SHIPPED = Path(str(files("arml") / "data" / "learners"))
@@ -58,13 +59,14 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     path, names = Path(learner), shipped()
     if path.suffix == ".onnx" and path.is_file():
         return path, None
-    mine = str(path) in names
+    mine = str(path) in (*names, *untrained())
     if (path / CONFIG).is_file() or (path.is_dir() and not mine):
         return path, f"using the folder {path}, not the learner that ships" if mine else None
     if mine:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
         place = PHOTOS if str(path) == PHOTOS.parent.name else SHIPPED / path
-        return place, note if path.is_dir() else None
+        return place if str(path) in names else path, note if path.is_dir() else None
+    names = (*names, *untrained())
     close = get_close_matches(str(path), names, 1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RunError(
@@ -77,7 +79,7 @@ def is_learner(path: Path) -> bool:
     """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
     if (path / CONFIG).is_file():
         return (path / WEIGHTS).is_file() and not (path / SUPPORT).is_file()
-    return str(path) in shipped() or path.suffix == ".onnx"
+    return str(path) in (*shipped(), *untrained()) or path.suffix == ".onnx"
 
 
 def is_predictor(path: Path) -> bool:
@@ -108,8 +110,9 @@ def check_free(folder: Path, *, predictor: bool) -> None:
         raise RunError(f"{folder} is a file, and no new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
         known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
-        task = known.get("what") == PHOTOGRAPHS or known.get("task") is not None
-        if known.get("what") not in (LEARNED, PHOTOGRAPHS) or task != predictor:
+        encoded = str(known.get("what")).startswith(ENCODED)
+        task = encoded or known.get("task") is not None
+        if not (encoded or known.get("what") == LEARNED) or task != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
 
 

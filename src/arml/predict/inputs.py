@@ -6,6 +6,7 @@ is refused in one line, before any work.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,3 +201,12 @@ def missing(cell: Any) -> bool:
         return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
     except TypeError:  # pandas' NA equals nothing, not even itself
         return True
+
+
+def alike(texts: Iterable[str], what: str) -> list[str]:
+    """A hint for values that differ in capital letters or blanks alone."""
+    groups: dict[str, list[str]] = {}
+    for text in sorted({*texts}):
+        groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
+    same = [" and ".join(group) for group in groups.values() if len(group) > 1]
+    return [f"{what}: {', '.join(same)} count as different values"] if same else []

@@ -17,10 +17,8 @@ from arml.core.episodes import Task
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
 from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
-from arml.predict.predictor import Predictor
 from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
 from arml.results.files import RunError, read_arrays
-from arml.tables.predictor import TablePredictor
 from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
 
@@ -61,11 +59,6 @@ class FewShotLearner(TrainedLearner):
             f"name, got {type(what).__name__}: make one of these"
         )
 
-    @property
-    def predictor_class(self) -> type[Predictor] | type[TablePredictor]:
-        """The class that learns a user's task, and is read from a folder."""
-        return TablePredictor if self.problem.inputs == "tables" else Predictor
-
     def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
         """Learn a task from its support set.
 
@@ -85,7 +78,7 @@ class FewShotLearner(TrainedLearner):
         Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        return self.predictor_class.learned(self, x, y, sample_weight, **options)
+        return self.kind.predictor.learned(self, x, y, sample_weight, **options)
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
@@ -106,7 +99,7 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Any:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT, task.sha256)
     try:
-        return learner.predictor_class.restored(learner.with_model(model), arrays, task)
+        return learner.kind.predictor.restored(learner.with_model(model), arrays, task)
     except ValueError as error:
         raise RunError(f"{folder}: {error}; save it again") from error
 

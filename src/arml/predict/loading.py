@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from arml.predict.base import LearnerBase
+from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
-    PHOTOGRAPHS,
+    ENCODED,
     check_predictor,
     locate,
     unpacked,
     zipped,
 )
+from arml.predict.kinds import named_kind, untrained
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
@@ -38,7 +40,8 @@ def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
-      "photos", and an ONNX model of pictures, train nothing: see `arml.photographs.learner`.
+      "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
+      nothing: see `arml.predict.encoded`.
     - `model`: the frozen model of a learner on features, if it is not the one that ships.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
@@ -46,12 +49,13 @@ def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
     """
     if isinstance(learner, str | os.PathLike):
         learner, _ = locate(Path(learner))
-        if learner.is_file():
-            from arml.photographs.learner import PhotoLearner
-
-            return PhotoLearner(model or learner, **options)
+        if (kind := untrained().get(str(learner))) is not None:
+            return kind.learner(model, **options) or EncodedLearner(kind)
+        for kind in untrained().values():
+            if learner.is_file() and kind.opens(learner):
+                return kind.learner(model or learner, **options)
     if options:
-        raise ValueError(f"{next(iter(options))} is for ONNX models of pictures: leave it out")
+        raise ValueError(f"{next(iter(options))} is for ONNX models: leave it out")
     if not isinstance(learner, LearnerBase):
         from arml.predict.learner import FewShotLearner
 
@@ -96,10 +100,9 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    if read_json(folder / CONFIG).get("what") == PHOTOGRAPHS:
-        from arml.photographs.learner import load_photo_predictor
-
-        return load_photo_predictor(folder, model)
+    what = str(read_json(folder / CONFIG).get("what"))
+    if what.startswith(ENCODED):
+        return load_encoded(folder, named_kind(what.removeprefix(ENCODED)), model)
     from arml.predict.learner import read_predictor
 
     return read_predictor(folder, model)

@@ -67,10 +67,11 @@ Function = Callable[[Any], Any]
 def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
     """The models that a predictor of such a problem can use with `n` examples; the learner comes
     first, and the ensemble last, if there are several."""
-    if problem.kind == "regression" or problem.inputs == "tables":
-        function = problem.inputs == "vectors" and problem.outputs == 1 and n <= PROCESSED
+    if problem.kind == "regression" or not problem.form.plain:
+        numbers = problem.form.plain and not problem.spatial
+        function = numbers and problem.outputs == 1 and n <= PROCESSED
         return (LEARNER, PROCESS, ENSEMBLE) if function else (LEARNER,)
-    pictures = problem.inputs == "pictures" and min(problem.features[:2]) >= 16
+    pictures = problem.spatial and min(problem.features[:2]) >= 16
     return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
 
 

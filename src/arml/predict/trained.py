@@ -24,9 +24,8 @@ from arml.core.episodes import Problem, in_words, protocol_of
 from arml.core.learner import MetaLearner, parameters
 from arml.datasets.features import Extractor, remade
 from arml.experiment.options import Experiment, from_json, problem_of, to_json
-from arml.experiment.recipes import initial, widened
+from arml.experiment.recipes import initial, kind_of, widened
 from arml.nn.networks import Body
-from arml.photographs.reading import FILES, Bad, OnPicture, PictureReader
 from arml.predict.base import LearnerBase
 from arml.predict.files import (
     AGAIN,
@@ -37,7 +36,8 @@ from arml.predict.files import (
     read_checked,
     write_checked,
 )
-from arml.predict.inputs import checked_array
+from arml.predict.kinds import Inputs, named_kind
+from arml.predict.reading import Bad, OnItem
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG
 from arml.training.checkpoint import filled, named
@@ -102,37 +102,26 @@ class TrainedLearner(LearnerBase):
         return f"{name}, {parameters(self.learner):,} parameters, {tasks}"
 
     @property
-    def inputs(self) -> str:
-        return "pictures" if self.frozen is not None else self.problem.inputs
+    def kind(self) -> Inputs:
+        if self.frozen is not None:
+            return named_kind(self.frozen.get("kind", "photographs"))
+        function = kind_of(self.problem) == "regression"
+        return named_kind("functions" if function else self.problem.inputs)
 
     @cached_property
     def extractor(self) -> Extractor | None:
         """Its frozen model, if there is one. **Raises** `ValueError` if the file is another."""
         return None if self.frozen is None else remade(self.frozen, self.model)
 
-    @property
-    def pictures(self) -> PictureReader | None:
-        """How it reads pictures; None if it reads none. **Raises** `ValueError` as `extractor`."""
-        if self.extractor is not None:
-            return PictureReader(self.extractor.size, self.extractor, self.extractor.crop)
-        if self.problem.inputs == "pictures":
-            return PictureReader(self.problem.features[0], lambda pixels: pixels)
-        return None
-
     def read(
         self,
         x: Any,
         what: str = "queries",
-        progress: OnPicture | None = None,
+        progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
         """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
-        files = isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], FILES)
-        if files and self.inputs == "pictures":
-            assert self.pictures is not None
-            return self.pictures.read(x, progress, bad)
-        pixels = self.problem.inputs == "pictures"
-        return checked_array(x, self.problem.features, what, pixels=pixels)
+        return self.kind.read(self, x, what, progress, bad)
 
     def with_model(self: T, model: Path | str | None) -> T:
         if model is None or self.frozen is None:

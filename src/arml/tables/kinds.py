@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from arml.predict.inputs import LARGEST, missing
+from arml.predict.inputs import LARGEST, alike, missing
 
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
@@ -436,15 +436,6 @@ def _category(
             hints.append(f"column {name!r}: 'None' counts as missing")
         hints += alike(counts, f"column {name!r}")
     return Category(name, texts=tuple(sorted(counts))), hints
-
-
-def alike(texts: Iterable[str], what: str) -> list[str]:
-    """A hint for values that differ in capital letters or blanks alone."""
-    groups: dict[str, list[str]] = {}
-    for text in sorted({*texts}):
-        groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
-    same = [" and ".join(group) for group in groups.values() if len(group) > 1]
-    return [f"{what}: {', '.join(same)} count as different values"] if same else []
 
 
 def strange(cells: Cells, places: Iterable[int]) -> list[int]:

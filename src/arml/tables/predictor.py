@@ -46,7 +46,13 @@ from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, PredictorBase, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
-from arml.predict.inputs import checked_groups, checked_labels, checked_targets, missing
+from arml.predict.inputs import (
+    alike,
+    checked_groups,
+    checked_labels,
+    checked_targets,
+    missing,
+)
 from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
 from arml.predict.predictor import by_chunks, called
 from arml.predict.reliability import FEW, WORDS, conformal_rank
@@ -62,7 +68,7 @@ from arml.tables.columns import (
     sums,
     width_of,
 )
-from arml.tables.kinds import Dates, alike, normal, targets_in, text_of
+from arml.tables.kinds import Dates, normal, targets_in, text_of
 from arml.tables.sheet import Sheet
 
 MOST_ROWS = 1_000

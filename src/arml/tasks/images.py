@@ -193,8 +193,11 @@ def image_episodes(
     numbers = np.array([len(some) for some in chosen], np.int32)
     first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, numbers))
     table = ClassTable(*map(jnp.asarray, (first, count, first_class, numbers)))
-    features = families[0].images.shape[1:]
-    problem = Problem("classification", features, ways, shots, queries, len(count))
+    images = families[0].images
+    inputs = "pictures" if images.dtype == np.uint8 else "vectors"
+    problem = Problem(
+        "classification", images.shape[1:], ways, shots, queries, len(count), inputs
+    )
     names = tuple(family.name for family in families)
     pixels = None if disk else jnp.asarray(np.concatenate(pieces))
     source = Disk([family.images for family in families]) if disk else None

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Meta
 
 from arml.core.checks import MOST, Options, Size
-from arml.core.episodes import Problem, TaskDistribution, Tasks
+from arml.core.episodes import Problem, TaskDistribution, Tasks, problem_fields
 from arml.core.identity import module_name
 from arml.core.own_tasks import as_tasks, own_of
 from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
@@ -593,7 +593,7 @@ def _attributes(state: str) -> dict[str, Any]:
 def _decoded(value: object) -> Any:
     match value:
         case {"problem": dict(held)}:
-            return Problem(**{**held, "features": tuple(held["features"])})
+            return Problem(**problem_fields(held))
         case {"tuple": list(items)}:
             return tuple(map(_decoded, items))
         case {"mapping": dict(items)}:

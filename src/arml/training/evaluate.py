@@ -185,7 +185,7 @@ def evaluate(
 def at_once_by_default(problem: Problem) -> int:
     """How many tasks a device adapts to at once. For pictures on a CPU it is one: the convolutions
     of several tasks are slower, and compile longer."""
-    if problem.inputs != "pictures":
+    if not problem.spatial:
         return 100
     return 1 if jax.default_backend() == "cpu" else 16
 

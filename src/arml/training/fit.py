@@ -701,7 +701,7 @@ def fit(
         usual = FitOptions(**{name: getattr(learner.origin.experiment, name) for name in names})
     else:
         usual = FitOptions(validation_tasks=200)
-        if train.problem.inputs == "pictures":
+        if train.problem.spatial:
             # On a CPU, convolutions are neither scanned nor batched over tasks.
             usual = replace(usual, batch=4, interval=20, validate_every=200, scan=False)
             usual = replace(usual, chunk=at_once_by_default(train.problem))

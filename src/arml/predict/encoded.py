@@ -1,0 +1,221 @@
+"""A few labelled inputs of a kind whose every input becomes a vector by itself.
+
+    learner = arml.load("photos")
+    predictor = learner.adapt(["a.jpg", "b.jpg", "c.jpg"], ["oak", "oak", "elm"])
+    predictor.predict(["new.jpg"])
+
+What makes the vectors is frozen, so nothing is trained: an input becomes a vector once, and the
+classifier is a formula of the examples' vectors: see `arml.predict.head`.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32
+
+from arml.datasets.decode import LOG
+from arml.datasets.folders import default_folder
+from arml.predict.base import ArrayPredictor, LearnerBase, softmax
+from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
+from arml.predict.head import Head, fit_head, unit_roots
+from arml.predict.inputs import checked_array, checked_labels, weighted
+from arml.predict.kinds import Inputs
+from arml.predict.reading import Bad, OnItem, each
+from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from arml.core.episodes import Problem
+
+
+class EncodedLearner(LearnerBase):
+    """Learns to tell a person's own classes from a few inputs of each.
+
+    Wherever it takes inputs, these are a list of files (paths), of open files, or of what the kind
+    takes in their place. It also takes their vectors `[n, d]`, as `read` returns them.
+    """
+
+    extractor: Any = None
+    """A frozen ONNX model that makes the vectors, if there is one."""
+
+    def __init__(self, kind: Inputs) -> None:
+        self._kind, self.families = kind, ()
+
+    @property
+    def kind(self) -> Inputs:
+        return self._kind
+
+    @property
+    def dimension(self) -> int:
+        """The numbers of a vector."""
+        return self.kind.dimension
+
+    @property
+    def facts(self) -> Json:
+        """Everything on which the vectors depend, as plain data."""
+        return self.kind.facts
+
+    def encode(self, content: Any, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
+        """The vector of one input; `doubts` gets remarks about it. **Raises** `ValueError`, which
+        names `where`, for an input that cannot be read."""
+        vector = np.asarray(self.kind.vector(content, where), np.float32)
+        if vector.shape != (self.dimension,) or not np.all(np.isfinite(vector)):
+            raise ValueError(
+                f"{where}: expected {self.dimension} finite numbers from "
+                f"{type(self.kind).__name__}.vector, got shape {list(vector.shape)}"
+            )
+        return vector
+
+    @property
+    def problem(self) -> "Problem":
+        """The kind of tasks: vectors of any number of classes."""
+        from arml.core.episodes import Problem  # it loads JAX, which takes a second
+
+        return Problem("classification", (self.dimension,), 5, 5, 15)
+
+    def adapt(  # type: ignore[override]
+        self, x: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
+    ) -> "EncodedPredictor":
+        """Learn a task from labelled inputs.
+
+        **Arguments**
+
+        - `sample_weight`: how much each input counts `[n]`. With a weight of 2 it counts as if it
+          came twice, and with 0 it is left out.
+        - `groups`: a value for each input; those with the same are left out together wherever
+          inputs are, such as several of one animal.
+
+        **Raises** `ValueError` for inputs that cannot be read, and for labels of fewer than two
+        classes.
+        """
+        vectors, labels, weight, groups = weighted(self.read(x), y, sample_weight, groups)
+        if not len(vectors):
+            raise ValueError(f"no {self.kind.many}: give some examples")
+        classes, places = checked_labels(labels, len(vectors))
+        return EncodedPredictor(self, vectors, places, classes, weight, groups)
+
+    def read(
+        self, x: Any, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
+    ) -> Float32[np.ndarray, "n d"]:
+        """The vectors of inputs, computed on all cores. Those of files are kept in the cache folder
+        by the files' content. `bad` gets the problems of inputs that cannot be read, whose vectors
+        are 0.
+
+        **Raises** `ValueError` for such an input without `bad`.
+        """
+        if len(getattr(x, "shape", ())) == 2:
+            named = what or f"vectors of {self.kind.many}"
+            return checked_array(x, (self.dimension,), named).astype(np.float32)
+        blank = np.zeros(self.dimension, np.float32)
+        return each(self._vector, self.kind.items(x), blank, progress, bad, self.kind.many)
+
+    def _vector(self, item: Any, place: int) -> Float32[np.ndarray, " d"]:
+        where, content = self.kind.content(item, place)
+        kept, doubts = None, list[str]()
+        if isinstance(content, bytes | str):
+            data = content if isinstance(content, bytes) else content.encode()
+            kept = self.cache / f"{hashlib.sha256(data).hexdigest()}.npy"
+            with suppress(OSError, ValueError, EOFError):  # not there, or damaged: it is made again
+                vector = np.load(kept, allow_pickle=False)
+                if vector.shape == (self.dimension,) and vector.dtype == np.float32:
+                    return vector
+        vector = self.encode(content, where, doubts)
+        for doubt in doubts:
+            LOG.warning(doubt)
+        if kept is not None and not doubts:  # a doubt is said again
+            with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                atomically(kept, lambda file: np.save(file, vector))
+        return vector
+
+    @cached_property
+    def cache(self) -> Path:
+        """The folder of the vectors of files."""
+        return default_folder() / self.kind.name / checksum(self.facts)[:16]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind.many})"
+
+
+class EncodedPredictor(ArrayPredictor):
+    """A task that was learned from vectors; `x` are those `[n, d]` of the examples."""
+
+    classes: np.ndarray
+    learner: EncodedLearner
+
+    @cached_property
+    def head(self) -> Head:
+        """The classifier of vectors."""
+        return self._fitted(np.arange(len(self.y)))
+
+    def _fitted(self, kept: np.ndarray) -> Head:
+        """The classifier of some of the examples."""
+        more = self.sample_weight, self._same, self.groups
+        weight, same, groups = (None if part is None else part[kept] for part in more)
+        # One temperature for large folds: it changes no label, and costs ten fits.
+        left_out = len(kept) == len(self.y) or len(kept) <= 200
+        given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
+        return fit_head(*given, left_out=left_out)
+
+    def _outputs(self, inputs: Any) -> Float[np.ndarray, "n classes"]:
+        return np.asarray(self.head.logits(inputs))
+
+    def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
+        logits = self._fitted(train).logits(self.x[test])
+        return {self.model: softmax(logits.astype(np.float64))}
+
+    def outside(self, x: Any, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
+        """Whether each input may belong to none of the classes: its novelty is above 1."""
+        return self.novelty(x) > 1
+
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
+        """The vectors in which the head compares inputs."""
+        return np.asarray(unit_roots(self.learner.read(x)))
+
+    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
+        """How far each input is from all classes: see `arml.predict.head`. Above 1 it may belong to
+        none of them, as about 5% of the inputs of known classes do. `errors` as in `predict`."""
+        inputs, bad = self._reading(x, errors)
+        found = np.array(self.head.answers(inputs)[1])
+        found[bad] = np.nan
+        return found
+
+    def _traced(self) -> Callable[[Any], Any]:
+        import jax.numpy as jnp
+
+        return lambda x: self.head.answers(x, jnp)
+
+    def save(self, folder: Path | str) -> None:
+        """Write it as a folder: the vectors and labels of its examples, not the inputs.
+
+        **Raises** `RunError` if it cannot be written, or if the folder holds something else.
+        """
+        folder = Path(folder)
+        check_free(folder, predictor=True)
+        content = {
+            "extractor": self.learner.facts,
+            "classes": self.classes.tolist(),
+            "support": write_arrays(folder / SUPPORT, self.support),
+        }
+        write_checked(folder, ENCODED + self.learner.kind.name, content)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.classes[:5])) + (", ..." if len(self.classes) > 5 else "")
+        named = f"{len(self.x)} {self.learner.kind.many} of {len(self.classes)} classes"
+        return f"{type(self).__name__}({named}: {shown})"
+
+
+def load_encoded(folder: Path, kind: Inputs, model: Path | str | None = None) -> EncodedPredictor:
+    """A predictor that was saved. `model` is its ONNX model, if it is not one that ships.
+
+    **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
+    """
+    content = read_checked(folder, ENCODED + kind.name)
+    arrays: Any = read_arrays(folder / SUPPORT, content["support"])
+    learner = kind.remade(content["extractor"], model) or EncodedLearner(kind)
+    assert isinstance(learner, EncodedLearner)
+    return EncodedPredictor(learner, classes=np.asarray(content["classes"]), **arrays)

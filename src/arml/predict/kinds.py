@@ -1,0 +1,325 @@
+"""A kind of input that people have: how it is read, learned, compared and shown.
+
+    class Sounds(arml.Inputs):
+        one, many = "sound", "sounds"
+        suffixes = (".wav",)
+        dimension = 40
+
+        def vector(self, content, where):
+            rate, samples = scipy.io.wavfile.read(io.BytesIO(content))
+            ...
+
+    arml.register("inputs", "sounds", Sounds)
+    arml.adapt("sounds", ["a.wav", "b.wav", "c.wav"], ["clap", "clap", "bark"])
+
+Such a kind turns each input into a vector by itself, and `arml.predict.encoded` learns from the
+vectors; files come in one folder for each class. The kinds of the package replace parts of that:
+tables are read row by row, and photographs have a model of their own.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from arml.core.inputs import INPUTS, Form
+from arml.core.registry import source_of, warn_of_change
+from arml.datasets.archives import Member
+from arml.datasets.decode import LOG
+from arml.datasets.folders import files_of, open_source
+from arml.predict.base import LearnerBase, PredictorBase
+from arml.predict.inputs import alike, checked_array
+from arml.predict.reading import Bad, OnItem, each, items_of, opened
+from arml.results.files import Json
+
+AT_ONCE = 256
+"""Files between two answers."""
+_FEW = 2_000
+"""Files up to which all are read before anything is predicted."""
+_TABLES = (".csv", ".tsv", ".txt", ".xlsx")
+"""The ends of the names of tables."""
+Labelled = tuple[list[str], Any, Any]
+"""Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
+
+
+class Shown(NamedTuple):
+    """One input on a page."""
+
+    image: str = ""
+    """The address of an image within the page."""
+    text: str = ""
+    """An excerpt."""
+
+
+class Queries(NamedTuple):
+    """Inputs to predict."""
+
+    names: Sequence[str | int]
+    """Files, or lines of a table."""
+    batches: Iterable[Any]
+    """The inputs in batches."""
+    keys: Mapping[str, Sequence[Any]] = {}
+    """Columns of a table that name its rows, for the answers."""
+    files: Sequence[Member] = ()
+    """The files, if they are files."""
+    bad: Mapping[int, str] = {}
+    """The problems of inputs that cannot be read, which are known when the batches are read."""
+
+
+def _silent(what: str) -> AbstractContextManager[OnItem]:
+    return contextlib.nullcontext(lambda done, total: None)
+
+
+@dataclass
+class Asked:
+    """How a command wants inputs to be read."""
+
+    target: str | None = None
+    """Of a table: the column to predict."""
+    group: str | None = None
+    """Of a table a column, of files a regular expression: those with one value, or with one text in
+    their paths, belong together."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Options of tables: `without`, `keep`, `dates`."""
+    strict: bool = False
+    """Whether an input that cannot be read is an error."""
+    shown: dict[str, Shown] | None = None
+    """What was read, by name, for a page; None if nobody wants it."""
+    tell: Callable[..., object] = LOG.warning
+    """Called with remarks for the user."""
+    watch: Callable[[str], AbstractContextManager[OnItem]] = _silent
+    """From the name of a work to a context whose value is called with its progress."""
+    open: ExitStack = field(default_factory=ExitStack)
+    """Archives of queries, which stay open until these are answered."""
+    unlabelled: Queries | None = None
+    """After `learn`: the rows of the examples' table whose target is empty."""
+
+
+class Inputs(Form):
+    """A kind of input. A subclass needs `one`, `many`, `suffixes`, `dimension` and `vector`, or its
+    own `learner`; every other part has a default. It has no state.
+
+        arml.register("inputs", "sounds", Sounds)
+
+    Its learner is `arml.load("sounds")`.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """The ends of the names of its files, in small letters."""
+    dimension: ClassVar[int] = 0
+    """The numbers of a vector."""
+    trained: ClassVar[bool] = False
+    """Whether its learners are meta-trained; a kind's own learner is not."""
+    cells: ClassVar[tuple[str, ...]] = ("bytes", "path", "file")
+    """Columns of a batch that hold such inputs; the first that is there is read."""
+    asks: ClassVar[tuple[str, ...]] = ("strict", "sort_into", "report", "group")
+    """The options of `arml adapt` that it has, beside those of every kind."""
+    advice: ClassVar[str] = "name folders or files, or use the learner tables for tables"
+    """What to do if a path holds inputs of another kind."""
+
+    # One input.
+
+    def vector(self, content: Any, where: str) -> Float[np.ndarray, " dimension"]:
+        """The vector of one input: of the bytes of a file, or of what people gave in its place.
+
+        **Raises** `ValueError`, which names `where`, for an input that cannot be read.
+        """
+        raise NotImplementedError
+
+    def content(self, item: Any, place: int) -> tuple[str, Any]:
+        """The name of an input in messages, and its content: see `opened`."""
+        return opened(item, f"{self.one} {place + 1}")
+
+    def items(self, x: Any) -> list[Any]:
+        """The single inputs. **Raises** `ValueError` for anything but several."""
+        return items_of(x, self.many)
+
+    def show(self, file: Member) -> Shown:
+        """A file as a page shows it, beside its name."""
+        return Shown()
+
+    @property
+    def facts(self) -> Json:
+        """Everything on which its vectors depend, as plain data: a saved predictor keeps it."""
+        source = source_of(type(self))
+        return {"dimension": self.dimension, "version": source.version if source else ""}
+
+    # Learners.
+
+    def learner(self, model: Path | str | None = None, **options: Any) -> LearnerBase | None:
+        """Its learner; None for the usual one: see `arml.predict.encoded`."""
+        if model is not None or options:
+            given = ", ".join(["model"] * (model is not None) + [*options])
+            raise ValueError(f"the learner of {self.many} has no options, got {given}: leave it out")
+        return None
+
+    def opens(self, path: Path) -> bool:
+        """Whether the file is a frozen model of such inputs, for `learner`."""
+        return False
+
+    def remade(self, facts: Json, model: Path | str | None) -> LearnerBase | None:
+        """The learner of a saved predictor, with another file of its model if it is elsewhere; None
+        for the usual one. **Raises** `ValueError` for facts that its vectors no longer have."""
+        if facts["dimension"] != self.dimension:
+            raise ValueError(
+                f"its {self.many} had {facts['dimension']} numbers, and have {self.dimension} now: "
+                "use the file that it was made with"
+            )
+        warn_of_change(source_of(type(self)), str(facts["version"]), f"a predictor of {self.many}")
+        return self.learner(model)
+
+    def read(
+        self,
+        learner: Any,
+        x: Any,
+        what: str = "queries",
+        progress: OnItem | None = None,
+        bad: Bad | None = None,
+    ) -> np.ndarray:
+        """The inputs of a meta-trained `learner`: see `LearnerBase.read`."""
+        features = learner.problem.features
+        if len(getattr(x, "shape", ())) == 1 + len(features):
+            return checked_array(x, features, what)
+
+        def one(item: Any, place: int) -> np.ndarray:
+            where, content = self.content(item, place)
+            return checked_array(self.vector(content, where)[None], features, where)[0]
+
+        blank = np.zeros(features, np.float32)
+        return each(one, self.items(x), blank, progress, bad, self.many)
+
+    @property
+    def predictor(self) -> type[Any]:
+        """The class of the predictors of meta-trained learners."""
+        from arml.predict.predictor import Predictor  # it loads JAX
+
+        return Predictor
+
+    # Files.
+
+    def fits(self, path: Path) -> bool:
+        """Whether a path may hold such inputs, by its name."""
+        return not is_table(path)
+
+    def labelled(
+        self, learner: Any, path: Path, asked: Asked, predictor: PredictorBase | None = None
+    ) -> Labelled:
+        """The labelled inputs below a path that can be read: of files the labels are the names of
+        their folders. A `predictor`, if there is one, says which columns it reads."""
+        if asked.target is not None:
+            raise ValueError(f"{self.many} have no columns: leave --target out")
+        bad: Bad = {}
+        with open_source(path, self.suffixes, self.one) as source:
+            x = self._read(learner, source.pictures, asked, None if asked.strict else bad)
+        kept = [place for place in range(len(x)) if place not in bad]
+        names, labels = ([each[place] for place in kept] for each in (source.files, source.labels))
+        if bad:
+            each = ", ".join(f"{source.files[place]} ({bad[place]})" for place in bad)
+            asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
+        if gone := sorted({*source.labels} - {*labels}):
+            raise ValueError(
+                f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
+                f"{self.many}, or remove the folder"
+            )
+        self._tell_left_out(source.left_out, asked)
+        asked.tell(*source.remarks, *alike(labels, "classes"))
+        if path.is_dir():
+            for folder in sorted(path.glob("[!.]*/")):
+                if not any(folder.iterdir()):
+                    asked.tell(f"the folder {folder} is empty: it is no class")
+        check_different(x[kept], path, self.many)
+        return names, x[kept], labels
+
+    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+        """The predictor of labelled inputs, and their names."""
+        (names, x, y), groups = self.labelled(learner, path, asked), None
+        if (group := asked.group) is not None:
+            try:
+                found = [re.search(group, name) for name in names]
+            except re.error as error:
+                raise ValueError(f"--group {group!r} is no regular expression: {error}") from None
+            if not any(found):
+                raise ValueError(
+                    f"--group {group!r} is found in the path of no {self.one}, such as {names[0]}"
+                )
+            pairs = zip(found, y, strict=True)
+            groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
+            n = len({*groups} - {None})
+            asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
+        return learner.adapt(x, y, groups=groups), names
+
+    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+        """The inputs among and below these paths."""
+        files, others = files_of(paths, asked.open, self.suffixes, self.many)
+        self._tell_left_out(others, asked)
+        bad: Bad = {}
+
+        def read(first: int) -> np.ndarray:
+            own: Bad = {}
+            some = files[first : first + AT_ONCE]
+            found = self._read(predictor.learner, some, asked, None if asked.strict else own)
+            bad.update((first + place, problem) for place, problem in own.items())
+            return found
+
+        parts: Iterable[np.ndarray] = map(read, range(0, len(files), AT_ONCE))
+        if len(files) <= _FEW:  # so that one that cannot be read is named before other work
+            parts = list(parts)
+        return Queries([one.where for one in files], parts, files=files, bad=bad)
+
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """For each query its part that matters most, in words (`--matter`)."""
+        raise NotImplementedError
+
+    def _read(
+        self, learner: LearnerBase, files: Sequence[Member], asked: Asked, bad: Bad | None
+    ) -> np.ndarray:
+        with asked.watch(f"reading {self.many}") as progress:
+            found = learner.read(files, self.many, progress, bad)
+            if asked.shown is not None:
+                asked.shown |= {one.where: self.show(one) for one in files}
+        return found
+
+    def _tell_left_out(self, others: Sequence[object], asked: Asked) -> None:
+        """Name the files that are of another kind."""
+        if others:
+            n = f"{len(others)} files" if len(others) > 1 else "one file"
+            asked.tell(
+                f"left out {n} whose name has no ending of a {self.one} that can be read: "
+                f"{', '.join(map(str, others[:3]))}{', ...' if len(others) > 3 else ''}"
+            )
+
+
+def named_kind(name: str) -> Inputs:
+    """The kind of that name. **Raises** `ValueError` with the nearest names if there is none."""
+    kind = INPUTS.known(name)
+    assert isinstance(kind, Inputs), "a subclass of arml.Inputs is read"
+    return kind
+
+
+def inputs_of(learner: LearnerBase) -> Inputs:
+    """How a learner's inputs are read."""
+    return named_kind(learner.kind.name)
+
+
+def untrained() -> dict[str, Inputs]:
+    """The kinds whose learners need no meta-training, by name."""
+    return {name: kind for name in INPUTS if not (kind := named_kind(name)).trained}
+
+
+def is_table(path: Path) -> bool:
+    """Whether a path names a table."""
+    return path.suffix.lower() in _TABLES
+
+
+def check_different(x: np.ndarray, path: Path, what: str) -> None:
+    """Raise `ValueError` if all inputs are equal."""
+    if len(x) > 1 and not np.any(x != x[0]):
+        raise ValueError(
+            f"{path}: all {len(x)} {what} are identical: they cannot tell the classes apart"
+        )

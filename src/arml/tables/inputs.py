@@ -1,0 +1,158 @@
+"""Tables with any columns, and tables of numbers for learners of vectors and of functions."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arml.predict.base import PredictorBase
+from arml.predict.inputs import checked_array
+from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
+from arml.predict.reading import Bad, OnItem
+
+BLOCK = 10_000
+"""Rows of a table between two answers."""
+
+
+class Vectors(Inputs):
+    """Vectors of numbers: arrays `[n, d]`, or the rows of a table."""
+
+    trained = True
+    one, many = "row", "tables"
+    cells = ()
+    asks = ()
+    advice = (
+        "name a CSV file (a spreadsheet program saves one), or use the learner photos for pictures"
+    )
+
+    def fits(self, path: Path) -> bool:
+        return is_table(path)
+
+    def read(
+        self,
+        learner: Any,
+        x: Any,
+        what: str = "queries",
+        progress: OnItem | None = None,
+        bad: Bad | None = None,
+    ) -> np.ndarray:
+        return checked_array(x, learner.problem.features, what)
+
+    def labelled(
+        self, learner: Any, path: Path, asked: Asked, predictor: PredictorBase | None = None
+    ) -> Labelled:
+        from arml.tables.sheet import numbers_of
+
+        known, y = _answered(learner, path, asked, predictor)
+        return _rows(known), numbers_of(known, predictor.columns if predictor else None)[0], y
+
+    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+        from arml.tables.sheet import numbers_of
+
+        known, y = _answered(learner, path, asked, None)
+        x, columns = numbers_of(known)
+        check_different(x, path, "rows")
+        predictor = learner.adapt(x, y)
+        predictor.columns, predictor.target = columns, asked.target
+        return predictor, _rows(known)
+
+    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+        from arml.tables.sheet import numbers_of
+
+        sheet = _sheet(asked, *paths).without(predictor.target)
+        return Queries(sheet.lines, [numbers_of(sheet, predictor.columns)[0]])
+
+
+class Functions(Vectors):
+    """Functions: the inputs `[n, d]` of a regression."""
+
+
+class Tables(Vectors):
+    """Tables with any columns: numbers, dates, categories, missing cells. A learner sees a column
+    and facts about its cell."""
+
+    axes = 2
+    plain = False
+    like = "tables"
+    asks = ("columns", "without", "keep", "dates", "group", "matter")
+
+    @property
+    def predictor(self) -> type[Any]:
+        from arml.tables.predictor import TablePredictor
+
+        return TablePredictor
+
+    def labelled(
+        self, learner: Any, path: Path, asked: Asked, predictor: Any = None
+    ) -> Labelled:
+        known, y = _answered(learner, path, asked, predictor)
+        return _rows(known), _parsed(predictor, known, asked), y
+
+    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+        """The predictor of a table, and the names of its rows. Rows whose target is empty are no
+        examples."""
+        from arml.tables.predictor import learned_table
+
+        predictor, known, unknown = learned_table(
+            learner, _sheet(asked, path), asked.target, groups=asked.group, **asked.columns
+        )
+        asked.tell(*predictor.remarks)
+        asked.unlabelled = self._queries(predictor, unknown, asked) if unknown.lines else None
+        return predictor, _rows(known)
+
+    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+        """The rows of a table. Columns that the predictor does not use because they tell the rows
+        apart, or were left out by name, identify the answers."""
+        return self._queries(predictor, _sheet(asked, *paths), asked)
+
+    def _queries(self, predictor: Any, sheet: Any, asked: Asked) -> Queries:
+        rows = _parsed(predictor, sheet, asked)
+        keys = {name: column for name, column in sheet.cells.items() if name in predictor.keys}
+
+        def blocks() -> Iterator[Any]:
+            n = len(rows.values)
+            with asked.watch("predicting rows") as show:
+                for first in range(0, n, BLOCK):
+                    show(first, n)
+                    yield type(rows)(rows.values[first : first + BLOCK])
+
+        return Queries(sheet.lines, blocks(), keys)
+
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """For each row the column whose cell matters most: see `TablePredictor.decisive`."""
+        return [text for batch in queries.batches for text in predictor.decisive(batch)]
+
+
+def _sheet(asked: Asked, *paths: Path) -> Any:
+    """The table of one file; the user is told how its letters were read, if that is a guess."""
+    from arml.tables.sheet import read_sheet
+
+    if len(paths) != 1:
+        raise ValueError(f"a query is one table, got {len(paths)} files: give one")
+    sheet = read_sheet(paths[0])
+    asked.tell(*filter(None, [sheet.remark]))
+    return sheet
+
+
+def _rows(sheet: Any) -> list[str]:
+    return [f"row {line}" for line in sheet.lines]
+
+
+def _parsed(predictor: Any, sheet: Any, asked: Asked) -> Any:
+    """The rows; the user is told of cells that are unlike the examples."""
+    return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
+
+
+def _answered(learner: Any, path: Path, asked: Asked, predictor: Any) -> tuple[Any, Any]:
+    """The rows with a cell in the target's column, without it, and the classes or numbers there;
+    the user is told of rows without an answer."""
+    from arml.tables.kinds import targets_in
+
+    sheet, numbers = _sheet(asked, path), learner.problem.kind == "regression"
+    target = asked.target or (predictor.target if predictor else None)
+    y, known, unknown = sheet.answered(target, numbers)
+    if gaps := unknown.lines:
+        rows = "rows" if len(gaps) > 1 else "row"
+        asked.tell(f"left out {len(gaps)} {rows} without an answer, the first in row {gaps[0]}")
+    return known, targets_in("target", y, sheet.where, known.lines)[0] if numbers else y
