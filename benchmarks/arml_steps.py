@@ -34,7 +34,9 @@ def noise_images(
     size: int, shots: int, *, ways: int = 5, classes: int = 10, images: int = 20
 ) -> ImageEpisodes:
     """`ways`-way tasks over random pixels: the time does not depend on what the images show."""
-    problem = Problem("classification", (size, size, 3), ways, shots, 15, classes)
+    problem = Problem(
+        "classification", (size, size, 3), ways, shots, 15, classes, inputs="pictures"
+    )
     shape = (classes * images, size, size, 3)
     return ImageEpisodes(
         families=("noise",),

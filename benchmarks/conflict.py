@@ -242,7 +242,15 @@ class ConflictOptions(EpisodeOptions):
         return QuestionEpisodes(
             stated=self.stated({family.name: family.digest for family in pictures}),
             families=names,
-            problem=Problem("classification", (SIZE, SIZE, 3), ways, shots, queries, sum(numbers)),
+            problem=Problem(
+                "classification",
+                (SIZE, SIZE, 3),
+                ways,
+                shots,
+                queries,
+                sum(numbers),
+                inputs="pictures",
+            ),
             each=each,
             pixels=jnp.asarray(np.concatenate(pieces)),
             first=jnp.asarray([places[name][0] for name, _, _ in asked]),
@@ -266,7 +274,7 @@ def dark_on_light(
 
 def register() -> None:
     """Make `starter-conflict` known."""
-    usual = Problem("classification", (SIZE, SIZE, 3), 5, shots=5, queries=15)
+    usual = Problem("classification", (SIZE, SIZE, 3), 5, shots=5, queries=15, inputs="pictures")
     about = "The pictures in the package under two questions each, six families."
     arml.register("tasks", "starter-conflict", ConflictOptions, usual=usual, about=about)
 

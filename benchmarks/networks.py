@@ -43,7 +43,9 @@ class Noise(arml.TaskDistribution):
     size: int
     families = ("noise",)
     problem = property(
-        lambda self: arml.Problem("classification", (self.size, self.size, 3), 5, 1, queries=15)
+        lambda self: arml.Problem(
+            "classification", (self.size, self.size, 3), 5, 1, queries=15, inputs="pictures"
+        )
     )
 
     def sample(self, key):

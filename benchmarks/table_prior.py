@@ -400,9 +400,9 @@ class TablesOptions:
         """The problem of these tasks."""
         features = (self.columns, 3)
         if self.predict == "numbers":
-            return Problem("regression", features, 1, self.rows, self.questions)
+            return Problem("regression", features, 1, self.rows, self.questions, inputs="tables")
         each = self.rows // self.ways, self.questions // self.ways
-        return Problem("classification", features, self.ways, *each)
+        return Problem("classification", features, self.ways, *each, inputs="tables")
 
     @property
     def metric(self) -> str:

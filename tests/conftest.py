@@ -98,12 +98,13 @@ def alone(monkeypatch):
     """The plug-ins that a test loads, and what they register, end with it. The value forgets them
     at once, as in a process that has not loaded them."""
     from arml.core import registry as plugins
+    from arml.core.inputs import INPUTS
     from arml.experiment.options import CALLBACKS, REGISTRIES
 
     def forget() -> None:
         monkeypatch.setenv(plugins.VARIABLE, "")
         CALLBACKS.clear()
-        for registry in REGISTRIES.values():
+        for registry in (*REGISTRIES.values(), INPUTS):
             for name in [name for name, entry in registry.items() if entry.source is not None]:
                 del registry.others[name]
         for path in plugins._loaded:

@@ -14,7 +14,9 @@ def untrained(
     algorithm: str, *features: int, kind: str = "classification", ways: int = 3, **options: Any
 ) -> arml.FewShotLearner:
     """A learner of tasks of `ways` classes, or of numbers."""
-    problem = arml.Problem(kind, features, ways if kind == "classification" else 1, 5, 5)
+    inputs = {1: "vectors", 2: "tables", 3: "pictures"}[len(features)]
+    outputs = ways if kind == "classification" else 1
+    problem = arml.Problem(kind, features, outputs, 5, 5, inputs=inputs)
     network = Conv4Options(4) if len(features) == 3 else MLPOptions((8,), "he")
     chosen = replace(ALGORITHMS[algorithm].options(problem), **options)
     experiment = Experiment("own", chosen, network=network)

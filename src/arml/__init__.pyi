@@ -30,6 +30,7 @@ from .nn.networks import linear as linear
 from .nn.networks import network as network
 from .predict.estimators import FewShotClassifier as FewShotClassifier
 from .predict.estimators import FewShotRegressor as FewShotRegressor
+from .predict.kinds import Inputs as Inputs
 from .predict.learner import FewShotLearner as FewShotLearner
 from .predict.loading import adapt as adapt
 from .predict.loading import load as load

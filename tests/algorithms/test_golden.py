@@ -182,7 +182,7 @@ def regression_case():
 
 
 def images_case(dtype=jnp.float64):
-    problem = Problem("classification", (84, 84, 3), 5, 1, 3)
+    problem = Problem("classification", (84, 84, 3), 5, 1, 3, inputs="pictures")
     net, options = Conv4Options(filters=8), replace(official(problem), width=16)
     return load("arml_images_1shot_seed11.npz", problem, net, options, images, dtype)
 

@@ -111,7 +111,7 @@ def test_the_term_is_in_the_loss_and_moves_the_initialisation(kind):
     close(gradient, meta(again, on)[1], rtol=1e-8)
 
 
-IMAGES = Problem("classification", (16, 16, 1), 2, 1, 2)
+IMAGES = Problem("classification", (16, 16, 1), 2, 1, 2, inputs="pictures")
 
 
 @pytest.mark.slow

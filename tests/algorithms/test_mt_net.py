@@ -122,7 +122,7 @@ def test_the_logits_learn_through_the_inner_steps_alone():
 
 @pytest.mark.slow
 def test_on_images_a_warp_is_a_1x1_convolution_and_a_mask_spares_whole_filters():
-    problem = Problem("classification", (16, 16, 1), 2, 2, 1)
+    problem = Problem("classification", (16, 16, 1), 2, 2, 1, inputs="pictures")
     first = Conv4Options(filters=4).build(problem, key=KEY).body.blocks[:1]
     net = BaseNetwork(Body(first, "batch"), linear(8 * 8 * 4, 2, key=KEY))
     mt_net = MTNetOptions(inner_rate=1.0, inner_steps=1).build(net, problem, key=KEY)

@@ -14,7 +14,7 @@ from arml.core.episodes import Examples, Problem
 from arml.nn.networks import Conv4Options
 from small import KEY, REGRESSION, VECTORS, network, perturbed, task
 
-IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1)
+IMAGES = Problem("classification", (16, 16, 1), 2, 2, 1, inputs="pictures")
 
 
 def learner(problem: Problem = REGRESSION, **options: Any) -> Conditioned:

@@ -10,6 +10,7 @@ import pytest
 import arml
 from arml.core.episodes import in_words
 from arml.core.own_tasks import as_tasks
+from arml.experiment.options import problem_of
 
 
 class Whole:
@@ -57,9 +58,19 @@ def test_a_protocol_in_words(facts, words):
 @pytest.mark.parametrize(
     ("features", "inputs"), [((2,), "vectors"), ((8, 3), "tables"), ((32, 32, 3), "pictures")]
 )
-def test_inputs_follow_from_the_axes_and_must_fit_them(features, inputs):
-    problem = arml.Problem("regression", features, 1, 5, 10)
-    assert problem.inputs == inputs
-    assert problem == arml.Problem("regression", features, 1, 5, 10, inputs=inputs)
-    with pytest.raises(ValueError, match="inputs must be one of"):
+def test_a_problem_says_what_its_inputs_are(features, inputs):
+    """The axes alone decide nothing; but files of earlier versions name no kind."""
+    problem = arml.Problem("regression", features, 1, 5, 10, inputs=inputs)
+    assert problem.form.name == inputs
+    assert problem.spatial == (inputs == "pictures")
+    with pytest.raises(ValueError, match=f"features of {inputs} have {len(features)} axes"):
         arml.Problem("regression", (*features, 4), 1, 5, 10, inputs=inputs)
+    held = {"kind": "regression", "features": [*features], "outputs": 1, "shots": 5, "queries": 10}
+    assert problem_of(held) == problem
+
+
+def test_an_unknown_kind_of_inputs_gets_the_known_ones():
+    with pytest.raises(ValueError, match="unknown inputs 'picture'; did you mean 'pictures'"):
+        arml.Problem("classification", (32, 32, 3), 5, 1, 15, inputs="picture")
+    with pytest.raises(ValueError, match="say what the inputs are, inputs='pictures'"):
+        arml.Problem("classification", (32, 32, 3), 5, 1, 15)

@@ -13,9 +13,9 @@ from arml.datasets.decode import decoded
 from arml.datasets.folders import (
     ImageFamily,
     default_folder,
+    files_of,
     load_families,
     open_source,
-    files_of,
 )
 from arml.results import files
 

@@ -37,7 +37,7 @@ def arrays(tasks, key):
     [("batch", "batch statistics (transductive)"), ("support", "support statistics")],
 )
 def test_the_protocol_names_the_statistics_of_the_network(statistics, words):
-    images = Blobs(Problem("classification", (16, 16, 3), 3, 2, 4))
+    images = Blobs(Problem("classification", (16, 16, 3), 3, 2, 4, inputs="pictures"))
     functions = functions_2d(shots=3, queries=4)
     for name in ("maml", "protonet", "mt-net", "tnp", "mumomaml"):
         experiment = recipe(f"folders/{name}")

@@ -20,7 +20,7 @@ from arml.nn.networks import Conv4Options
 from small import KEY, close, network, perturbed
 
 CODE = jnp.linspace(-1, 1, 5)
-IMAGES = Problem("classification", (16, 16, 1), 3, 1, 1)
+IMAGES = Problem("classification", (16, 16, 1), 3, 1, 1, inputs="pictures")
 NETS = {"mlp": network(), "conv4": Conv4Options(filters=2).build(IMAGES, key=KEY)}
 
 

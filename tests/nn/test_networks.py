@@ -9,7 +9,7 @@ from arml.core.episodes import Problem
 from arml.nn.networks import Body, Conv4Options, MLPOptions
 from small import REGRESSION, close
 
-IMAGES = Problem("classification", (17, 16, 2), 3, 1, 1)
+IMAGES = Problem("classification", (17, 16, 2), 3, 1, 1, inputs="pictures")
 SUPPORT, QUERY = (
     jnp.asarray(np.random.default_rng(n).normal(size=(n, 17, 16, 2)), jnp.float32) for n in (4, 3)
 )
@@ -64,7 +64,7 @@ def test_initial_weights():
 def test_networks_refuse_inputs_that_they_cannot_read():
     with pytest.raises(ValueError, match="an MLP reads vectors"):
         MLPOptions().build(IMAGES, key=jax.random.key(0))
-    for features in ((2,), (15, 16, 3)):
-        small = Problem("classification", features, 3, 1, 1)
+    for features, inputs in (((2,), "vectors"), ((15, 16, 3), "pictures")):
+        small = Problem("classification", features, 3, 1, 1, inputs=inputs)
         with pytest.raises(ValueError, match="at least 16 px"):
             Conv4Options().build(small, key=jax.random.key(0))

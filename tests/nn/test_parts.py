@@ -19,7 +19,7 @@ KEY = jax.random.key(0)
 WIDTH = 8
 REGRESSION = Problem("regression", (2,), 1, 5, 4)
 CLASSES = Problem("classification", (4,), 3, 2, 2, classes=6)
-IMAGES = Problem("classification", (16, 16, 3), 3, 1, 2, classes=6)
+IMAGES = Problem("classification", (16, 16, 3), 3, 1, 2, classes=6, inputs="pictures")
 ON_IMAGES = ("mt-net", "mumomaml", "llama", "bmaml", "tadam", "arml", "hsml", "versa")
 """Methods that treat a convolution in another way than a dense layer."""
 

@@ -13,7 +13,7 @@ from arml.nn.residual import Drop, ResNet12Options, WideBlock, WideResNetOptions
 from arml.training.fit import make_step, start
 from small import KEY, Same, predictions, task
 
-SMALL = Problem("classification", (16, 16, 3), 2, 2, 2)
+SMALL = Problem("classification", (16, 16, 3), 2, 2, 2, inputs="pictures")
 NETS = (
     ResNet12Options(filters=(2, 3, 2, 4), drop=0.2, block=2),
     WideResNetOptions(width=1, blocks=1, drop=0.2),
@@ -27,7 +27,11 @@ NETS = (
 )
 def test_a_network_has_as_many_weights_as_its_authors_count(options, published):
     body = jax.eval_shape(
-        lambda key: options.build(Problem("classification", (84, 84, 3), 5, 1, 1), key=key).body,
+        lambda key: (
+            options.build(
+                Problem("classification", (84, 84, 3), 5, 1, 1, inputs="pictures"), key=key
+            ).body
+        ),
         KEY,
     )
     # Their convolutions have no biases; before a normalisation ours change nothing.

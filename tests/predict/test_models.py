@@ -16,7 +16,7 @@ from arml.predict.learner import calibrated, mean_cross_entropy, temperature
 from arml.predict.models import PRIOR, fitted, model_weights, models_of, process
 from untrained import untrained
 
-PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2)
+PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2, inputs="pictures")
 VECTORS = arml.Problem("classification", (4,), 3, 5, 5)
 
 

@@ -41,7 +41,7 @@ def images(tmp_path_factory):
     data = pictures(tmp_path_factory.mktemp("data") / "colours", 0, 130)
     folder = tmp_path_factory.mktemp("runs") / "images"
     tasks = FoldersOptions(data=(str(data),), ways=2, shots=1, queries=2, size=16)
-    problem = arml.Problem("classification", (16, 16, 3), 2, 1, 2)
+    problem = arml.Problem("classification", (16, 16, 3), 2, 1, 2, inputs="pictures")
     options = replace(ALGORITHMS["arml-film"].options(problem), inner_steps=1)
     network, pace = Conv4Options(filters=4), {**PACE, "scan": False, "chunk": 1}
     experiment = Experiment("folders/arml-film", options, tasks, network, **pace)

@@ -38,7 +38,7 @@ def built(kind: str) -> Tables:
     each = (WAYS, N // WAYS, 2) if kind == "classification" else (1, N, M)
     unused = MLPOptions(hidden=()).build(Problem("regression", (1,), 1, 1, 1), key=KEY)
     options = TablesOptions(width=4, depth=1)
-    return options.build(unused, Problem(kind, (COLUMNS, 3), *each), key=KEY)
+    return options.build(unused, Problem(kind, (COLUMNS, 3), *each, inputs="tables"), key=KEY)
 
 
 @pytest.fixture(scope="module", params=["classification", "regression"])

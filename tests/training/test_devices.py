@@ -47,7 +47,9 @@ def test_one_device_then_four_make_the_run_that_one_makes(tmp_path):
 def test_images_that_are_streamed_to_two_devices_give_the_step_of_one():
     key = jax.random.key(0)
     images = np.random.default_rng(0).integers(0, 256, (24, 16, 16, 3), np.uint8)
-    problem = Problem("classification", (16, 16, 3), 2, shots=1, queries=1, classes=6)
+    problem = Problem(
+        "classification", (16, 16, 3), 2, shots=1, queries=1, classes=6, inputs="pictures"
+    )
     tables = {
         "families": ("one", "two"),
         "problem": problem,

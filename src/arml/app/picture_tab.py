@@ -232,7 +232,7 @@ def _opened(data: bytes, tab: Tab) -> Any:
         predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
     except (ValueError, OSError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
-    if predictor.classes is None or predictor.learner.inputs != "pictures":
+    if predictor.classes is None or predictor.learner.kind.tab != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor
 

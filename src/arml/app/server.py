@@ -35,6 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from arml.app import picture_tab, table_tab
 from arml.app.picture_tab import Limits, Tab
 from arml.app.table_tab import Kind
+from arml.photographs.inputs import reader_of
 from arml.predict.loading import load
 from arml.results.files import Json
 
@@ -163,9 +164,8 @@ def about(served: Served) -> Json:
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         tab = served.pictures
-        reader, families = tab.learner.pictures, list(tab.learner.families)
-        assert reader is not None
-        found["pictures"] = {"learner": tab.name, "size": reader.size, "families": families}
+        size, families = reader_of(tab.learner).size, list(tab.learner.families)
+        found["pictures"] = {"learner": tab.name, "size": size, "families": families}
     if served.tables:
         found["tables"] = {"kinds": [*served.tables]}
     return found
@@ -188,10 +188,10 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     if learner is not None:
         named = load(learner, model, **options)
         classes = named.problem.kind == "classification"
-        if classes and named.inputs == "pictures":
+        if classes and named.kind.tab == "pictures":
             own = learner if learner.suffix == ".onnx" else model
             return Served(Tab(named, learner.resolve().name, model=own), kinds)
-        if named.inputs != "tables":
+        if named.kind.tab != "tables":
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
         kinds["classes" if classes else "numbers"] = named
     return Served(Tab(load("photos"), "photos", choose=True), kinds)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arml.photographs.learner import PhotoPredictor
+from arml.predict.encoded import EncodedPredictor
 from arml.predict.files import packed
 from arml.results.files import Json, write_bytes, write_text
 
@@ -39,7 +39,7 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_offline_page(
-    predictor: "Predictor | PhotoPredictor", folder: Path, runtime: Path
+    predictor: "Predictor | EncodedPredictor", folder: Path, runtime: Path
 ) -> None:
     """Write the page of a predictor of pictures.
 
@@ -50,13 +50,13 @@ def write_offline_page(
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
-    if predictor.classes is None or predictor.learner.inputs != "pictures":
+    if predictor.classes is None or predictor.learner.kind.tab != "pictures":
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
     check_runtime(runtime)
     parts: Json = {"classes": [str(label) for label in predictor.classes]}
-    if isinstance(predictor, PhotoPredictor):
+    if isinstance(predictor, EncodedPredictor):
         models = packed(partial(_write_models, predictor))
         weight = predictor.sample_weight
         parts |= {
@@ -77,7 +77,7 @@ def write_offline_page(
     write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(parts)};\n")
 
 
-def _write_models(predictor: PhotoPredictor, folder: Path) -> None:
+def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
     """The network, a function that answers by the fitted head, and one that fits it anew from the
     vectors of the examples, when a class is taught."""
     import jax

@@ -15,12 +15,15 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
-from arml.cli.inputs import Inputs, PictureInputs, Queries, TableInputs, inputs_of, is_table
+from arml.cli.inputs import asked_of
+from arml.core.inputs import INPUTS
+from arml.predict.kinds import Asked, Queries, inputs_of, is_table
 from arml.results.files import write_text
 
 if TYPE_CHECKING:
     from arml.predict.answers import Answer
 
+    many = inputs_of(predictor.learner).many
 LABELLED = 3
 """Least certain pictures that are named."""
 NONE = "none of these"
@@ -110,54 +113,53 @@ class PredictOptions(AnswerOptions):
 
 def adapt_command(arguments: Sequence[str]) -> None:
     options = parse(AdaptOptions, arguments, prog="arml adapt")
-    asked = options.query or options.save or options.reliability
+    wanted = options.query or options.save or options.reliability
     nothing = ValueError(
         "nothing to do: give --query FILES or --save FOLDER, or check the examples"
     )
-    if not asked and not is_table(options.support):
+    if not wanted and not is_table(options.support):
         raise nothing
     _check_paths(options, options.support, *options.query)
-    inputs, predictor, names = _learned(options)
+    asked, predictor, names = _learned(options)
+    kind = inputs_of(predictor.learner)
     if options.columns:
         tell(*str(predictor.schema).splitlines())
-    queries = None
+    queries = asked.unlabelled
     if options.query:
-        queries = inputs.queries(predictor, options.query)
-    elif isinstance(inputs, TableInputs):
-        queries = inputs.unlabelled(predictor)
-    if not (asked or queries or options.columns or options.matter):
+        queries = kind.queries(predictor, options.query, asked)
+    if not (wanted or queries or options.columns or options.matter):
         raise nothing
-    table = isinstance(inputs, TableInputs)
+    whole = hasattr(predictor, "matter")
     if queries is None:
-        refuse(options, ("none", "sort_into", *(() if table else ("matter",))), "--query")
-    kind = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
-    tell(f"learned from {len(predictor.y)} examples ({kind})")
+        refuse(options, ("none", "sort_into", *(() if whole else ("matter",))), "--query")
+    said = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
+    tell(f"learned from {len(predictor.y)} examples ({said})")
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
-    weights = predictor.weights if table or len(predictor.models) > 1 else {}
+    weights = predictor.weights if hasattr(predictor, "weights") else {}
     if len(weights) > 1:
         from arml.predict.reliability import WORDS
 
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
         tell(f"predicting with a weighted mean: {each}")
-    if queries is None and options.save is None and isinstance(inputs, PictureInputs):
+    if queries is None and options.save is None and kind.cells:
         from arml.predict.reliability import curve_in_words
 
         if curve := predictor.learning_curve():
             tell(curve_in_words(curve))
-    if options.matter and table:
+    if options.matter and whole:
         drops = predictor.matter().items()
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
         tell(
             "how many times less probable the right answers are without a column (about 1 or less: "
             f"it is not needed): {each}"
         )
-    answers = [] if queries is None else _answer(inputs, predictor, queries, options)
-    if options.report is not None and isinstance(inputs, PictureInputs):
+    answers = [] if queries is None else _answer(predictor, queries, options, asked)
+    if options.report is not None:
         from arml.predict.answers import write_answers
 
-        write_answers(options.report, predictor, names, answers, inputs.thumbnails or {})
+        write_answers(options.report, predictor, names, answers, asked.shown or {})
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
         predictor.save(options.save)
@@ -180,10 +182,11 @@ def predict_command(arguments: Sequence[str]) -> None:
     from arml.predict.loading import load_predictor
 
     predictor = load_predictor(options.predictor, options.model)
-    inputs = _reader(options, predictor.learner, query, options.predictor.name)
+    asked = _asked(options, predictor.learner, query, options.predictor.name)
     if options.columns:
         tell(*str(predictor.schema).splitlines())
-    _answer(inputs, predictor, inputs.queries(predictor, query), options)
+    queries = inputs_of(predictor.learner).queries(predictor, query, asked)
+    _answer(predictor, queries, options, asked)
 
 
 def _predict_on(options: PredictOptions, on: str) -> None:
@@ -201,27 +204,24 @@ def _predict_on(options: PredictOptions, on: str) -> None:
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
 
 
-def _reader(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: str) -> Inputs:
-    """The reader of a learner's inputs. **Raises** `ValueError` for paths of another kind, and for
-    an option that its inputs or its answers do not have."""
-    inputs = inputs_of(learner, paths, name)
-    if learner.inputs != "pictures":
-        refuse(options, ("strict", "sort_into", "report"), "pictures")
-    if learner.inputs != "tables":
-        refuse(options, ("columns", "without", "keep", "dates"), "tables with any columns")
-    if learner.inputs == "vectors":
-        refuse(options, ("group", "matter"), "pictures and tables with any columns")
+def _asked(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: str) -> Asked:
+    """How a learner's inputs are to be read. **Raises** `ValueError` for paths of another kind, and
+    for an option that its inputs or its answers do not have."""
+    asked, kind = asked_of(learner, paths, name), inputs_of(learner)
+    every = {name: each for each in INPUTS.values() for name in getattr(each, "asks", ())}
+    for option in every.keys() - {*kind.asks}:
+        owners = {each.many for each in INPUTS.values() if option in getattr(each, "asks", ())}
+        refuse(options, (option,), " and ".join(sorted(owners)))
     # A problem loads JAX, which photographs do not need.
-    if learner.inputs != "pictures" and learner.problem.kind == "regression":
+    if kind.trained and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
-    if isinstance(inputs, PictureInputs):
-        inputs.strict = options.strict
-        inputs.thumbnails = {} if getattr(options, "report", None) else None
-    return inputs
+    asked.strict = options.strict
+    asked.shown = {} if getattr(options, "report", None) else None
+    return asked
 
 
-def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
-    """The reader of the inputs, the predictor, and the names of the examples. Pictures are learned
+def _learned(options: AdaptOptions) -> tuple[Asked, Any, list[str]]:
+    """How the inputs were read, the predictor, and the names of the examples. Pictures are learned
     by `photos`, or by `starter` if that is better, unless a learner is named."""
     if options.learner is None and is_table(options.support):
         raise ValueError(
@@ -239,22 +239,22 @@ def _learned(options: AdaptOptions) -> tuple[Inputs, Any, list[str]]:
     learner = load(place, options.model, **options.given())
     tell(*learner.notes)
     name = "photos" if options.learner is None else options.learner.name
-    inputs = _reader(options, learner, [options.support, *options.query], name)
-    given = {k: v for k in ("without", "keep", "dates", "group") if (v := getattr(options, k))}
-    predictor, names = inputs.learn(options.support, options.target, **given)
+    asked = _asked(options, learner, [options.support, *options.query], name)
+    asked.target, asked.group = options.target, options.group
+    asked.columns = {k: v for k in ("without", "keep", "dates") if (v := getattr(options, k))}
+    kind = inputs_of(learner)
+    predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.
     if options.learner is None and options.model is None and not options.given():
         from arml.datasets.folders import open_source
-        from arml.photographs.starter import starter_if_better
 
         with open_source(options.support) as source:
             pairs, known = zip(source.pictures, source.labels, strict=True), {*names}
             read = [(picture, label) for picture, label in pairs if picture.where in known]
-            starter, reason = starter_if_better(predictor, *zip(*read, strict=True))
+            starter, reason = kind.better(predictor, *zip(*read, strict=True))
         tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
-        if starter is not None:
-            inputs.learner, predictor = starter.learner, starter
-    return inputs, predictor, names
+        predictor = starter or predictor
+    return asked, predictor, names
 
 
 def _check_paths(options: AnswerOptions, *read: Path) -> None:
@@ -296,7 +296,7 @@ Columns = list[tuple[str, Iterable[Any]]]
 
 
 def _answer(
-    inputs: Any, predictor: Any, queries: Queries, options: AnswerOptions
+    predictor: Any, queries: Queries, options: AnswerOptions, asked: Asked
 ) -> "list[Answer]":
     """Write the answers; returns those that are labels."""
     from arml.predict.answers import free_name
@@ -306,7 +306,7 @@ def _answer(
     columns: Columns = [(first, names)]
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))
-        matters = ("matters", inputs.decisive(predictor, queries))
+        matters = ("matters", inputs_of(predictor.learner).decisive(predictor, queries))
     answers: list[Answer] = []
     if predictor.classes is None:
         refuse(options, ("none", "sort_into", "report"), "classes")
@@ -332,26 +332,28 @@ def _answer(
     else:
         write_text(options.out, text.getvalue())
         tell(f"written to {options.out}")
-    if queries.pictures:
-        with inputs.open:
-            _pictures(queries, answers, options)
+    if queries.files:
+        with asked.open:
+            _files(queries, answers, options, inputs_of(predictor.learner).many)
     return answers
 
 
-def _pictures(queries: Queries, answers: "Sequence[Answer]", options: AnswerOptions) -> None:
-    """Name the pictures that cannot be read and those that are least certain, and sort the
+def _files(
+    queries: Queries, answers: "Sequence[Answer]", options: AnswerOptions, many: str
+) -> None:
+    """Name the files that cannot be read and those that are least certain, and sort the
     files."""
     from arml.predict.answers import sort_into
 
     if bad := [f"{one.name} ({one.problem})" for one in answers if one.problem]:
-        said = f"{len(bad)} of {len(answers)} pictures cannot be read, and have no label"
+        said = f"{len(bad)} of {len(answers)} {many} cannot be read, and have no label"
         tell(f"{said}: {', '.join(bad)}")
     unsure = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     if len(unsure) > LABELLED:
         named = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
         tell(f"the least certain answers, to label next: {named}")
     if options.sort_into is not None:
-        read = [picture.read for picture in queries.pictures]
+        read = [file.read for file in queries.files]
         counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
@@ -378,6 +380,7 @@ def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) 
     """The label, its probability and the novelty of each query, or its problem."""
     from arml.predict.answers import Answer
 
+    many = inputs_of(predictor.learner).many
     answers: list[Answer] = []
     for batch in queries.batches:
         chances, novelty = predictor.predict_proba(batch), predictor.novelty(batch)
@@ -394,6 +397,6 @@ def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) 
     if above := sum((one.novelty or 0) > 1 for one in answers):
         tell(
             f"the novelty of {above} of {len(answers)} queries is above 1, which is a sign of "
-            "another class; about 5% of the pictures of your classes are above 1, too"
+            f"another class; about 5% of the {many} of your classes are above 1, too"
         )
     return answers

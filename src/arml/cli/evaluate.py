@@ -12,7 +12,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
-from arml.cli.inputs import inputs_of
+from arml.cli.inputs import asked_of
 from arml.report.tables import comparable, grid, make_rows, table_of, terminal
 from arml.results.files import Json, RunError, write_json
 from arml.results.folder import Result, read_config, seeds_in
@@ -211,11 +211,14 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         )
     if not query.exists():
         raise ValueError(f"nothing at {query}: check the path")
+    from arml.predict.kinds import inputs_of
     from arml.predict.loading import load_predictor
 
     predictor = load_predictor(folder, options.model)
-    inputs = inputs_of(predictor.learner, [query], folder.name)
-    names, x, y = inputs.labelled(predictor, query, options.target)
+    learner = predictor.learner
+    asked = asked_of(learner, [query], folder.name)
+    asked.target = options.target
+    names, x, y = inputs_of(learner).labelled(learner, query, asked, predictor)
     # Rows of a table may be equal by chance.
     if same := _equal_to_examples(x, predictor):
         tell(

@@ -4,12 +4,11 @@ A kind is an object. This half of it says what one input is for mathematics; `ar
 subclass, adds how people's own inputs are read, learned and shown. Nothing here loads JAX.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import EntryPoint
 from typing import ClassVar
 
-from arml.core.registry import Registry
+from arml.core.registry import Registry, Source, source_of
 
 
 class Form:
@@ -35,6 +34,11 @@ class Form:
     def options_class(self) -> type["Form"]:
         """The class that was registered."""
         return type(self)
+
+    @property
+    def source(self) -> Source | None:
+        """Where it comes from; None for the package's own."""
+        return source_of(type(self))
 
 
 OWN = {
@@ -79,5 +83,3 @@ def _own(name: str) -> Form:
 
 INPUTS = _Kinds("inputs", _named)
 """All kinds of inputs."""
-
-

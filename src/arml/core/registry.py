@@ -152,6 +152,8 @@ class Named(Protocol):
 
     @property
     def options_class(self) -> type: ...
+    @property
+    def source(self) -> "Source | None": ...
 
 
 E = TypeVar("E", bound=Named)

@@ -218,8 +218,9 @@ def _by_folder(
         for folder, name in sorted(inner.items()):
             if name[depth] not in own:
                 raise ValueError(
-                    f"{path}: {_layout(one)}, got {folder}, and no {one} directly in {name[depth]}; "
-                    f"move its {one}s up if it is one class, or move the class folders side by side"
+                    f"{path}: {_layout(one)}, got {folder}, and no {one} directly in "
+                    f"{name[depth]}; move its {one}s up if it is one class, or move the class "
+                    "folders side by side"
                 )
             remarks.append(f"the {one}s in {folder} count as {name[depth]}")
     classes: defaultdict[str, list[Member]] = defaultdict(list)

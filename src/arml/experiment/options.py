@@ -94,7 +94,6 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "network": NETWORKS,
     "tasks": TASKS,
     "outer": Registry("outer", Entry, [Entry(name="adam", options_class=OuterOptions)]),
-    "inputs": INPUTS,
 }
 """By the name of the experiment's field."""
 
@@ -140,7 +139,8 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
-    registry = REGISTRIES.get("algorithm" if part == "method" else part)
+    registries = {**REGISTRIES, "method": ALGORITHMS, "inputs": INPUTS}
+    registry = registries.get(part)
     if part == "callback":
         CALLBACKS[name] = options
         return

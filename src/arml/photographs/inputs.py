@@ -1,6 +1,7 @@
 """Photographs, whose vectors a frozen model makes, and small pictures, whose pixels a meta-trained
 learner reads."""
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from arml.photographs.reading import (
     pixels_of,
     single_pictures,
 )
-from arml.predict.base import LearnerBase
+from arml.predict.base import LearnerBase, PredictorBase
 from arml.predict.folds import NEAR
 from arml.predict.inputs import checked_array
 from arml.predict.kinds import Inputs, Queries, Shown
@@ -42,6 +43,7 @@ class Pictures(Inputs):
     suffixes = tuple(sorted(SUFFIXES))
     cells = ("bytes", "image", "path", "file")
     asks = ("strict", "sort_into", "report", "group", "matter")
+    tab = "pictures"
     advice = "name folders or images, or use the learner tables"
 
     def content(self, item: Any, place: int) -> tuple[str, Any]:
@@ -58,9 +60,10 @@ class Pictures(Inputs):
         progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
-        if isinstance(x, list | tuple) and len(x) and isinstance(x[0], FILES):
-            return reader_of(learner).read(x, progress, bad)
         problem = learner.problem
+        single = isinstance(x, list | tuple) and len(x) and isinstance(x[0], (*FILES, np.ndarray))
+        if single and np.shape(x[0]) != problem.features:
+            return reader_of(learner).read(x, progress, bad)
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 
     def show(self, file: Member) -> Shown:
@@ -104,6 +107,13 @@ class Photographs(Pictures):
 
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx"
+
+    def better(
+        self, predictor: PredictorBase, x: Any, labels: Sequence[Any]
+    ) -> tuple[PredictorBase | None, str]:
+        from arml.photographs.starter import starter_if_better
+
+        return starter_if_better(predictor, x, labels)
 
     def remade(self, facts: Json, model: Path | str | None) -> LearnerBase:
         from arml.datasets.features import remade

@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import LOG, Crop, Tell, UnreadableError, cropped, decode, resize, rgb
+from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.predict.inputs import checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened
 

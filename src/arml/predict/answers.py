@@ -1,14 +1,13 @@
-"""Answers about pictures: copies in a folder for each label, and a page that opens offline."""
+"""Answers about files: copies in a folder for each label, and a page that opens offline."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import UInt8
 
-from arml.photographs.reading import as_image
 from arml.predict.files import check_new
+from arml.predict.kinds import Shown, inputs_of
 from arml.predict.reliability import Reliability, curve_in_words
 from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, RunError, write_bytes, write_text
@@ -25,23 +24,23 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 class Answer(NamedTuple):
-    """The answer about one picture."""
+    """The answer about one file."""
 
     name: str
     """Of the file."""
     label: str
-    """Empty if the picture cannot be read."""
+    """Empty if it cannot be read."""
     probability: float
     """Of the label."""
     novelty: float | None = None
     problem: str = ""
-    """Why the picture cannot be read."""
+    """Why it cannot be read."""
 
 
 def sort_into(
     folder: Path, answers: Sequence[Answer], read: Callable[[int], bytes], above: float
 ) -> dict[str, int]:
-    """Copy pictures into a folder for each label, those with a probability below `above` into
+    """Copy files into a folder for each label, those with a probability below `above` into
     `UNSURE`; `read` gives the content of each. Returns how many each folder got.
 
     A folder or file whose name is taken gets a number.
@@ -85,7 +84,7 @@ def write_answers(
     predictor: Any,
     names: Sequence[str],
     answers: Sequence[Answer],
-    pictures: Mapping[str, UInt8[np.ndarray, "side side 3"]],
+    shown: Mapping[str, Shown],
 ) -> None:
     """Write one HTML file: how far the predictor of classes can be trusted, which examples are
     doubtful, and the answers of which it is least and most certain.
@@ -93,16 +92,15 @@ def write_answers(
     **Arguments**
 
     - `names`: of its examples.
-    - `pictures`: the pixels of each file by its name.
+    - `shown`: how each file is shown, by its name.
 
     **Raises** `RunError` if it cannot be written.
     """
     # Here, because it loads the package that draws figures.
     from arml.report.render import block, html
 
-    found = predictor.reliability()
+    found, many = predictor.reliability(), inputs_of(predictor.learner).many
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(predictor.classes))]
-    shown = {name: as_image(pictures[name]) for name in first}
     doubts = [(names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_SHOWN]]
     read = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     said = []
@@ -113,7 +111,7 @@ def write_answers(
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
     def listed(rows: Sequence[tuple[str, str]]) -> list[Json]:
-        each = [(as_image(pictures[name]), name, text) for name, text in rows]
+        each = [(*shown[name], name, text) for name, text in rows]
         return [block("pictures", pictures=each)] if each else []
 
     trust: list[Json] = [
@@ -122,7 +120,7 @@ def write_answers(
         if not line.startswith(("check ", "and "))
     ]
     if len(found.labels):
-        trust.append(block("table", table=_confusion(found, [shown[name] for name in first])))
+        trust.append(block("table", table=_confusion(found, [shown[name].image for name in first])))
     if curve := predictor.learning_curve():
         trust.append(block("text", text=curve_in_words(curve)))
     sections = {
@@ -130,10 +128,10 @@ def write_answers(
         "Doubtful examples: mislabelled, or hard": listed(doubts),
         "Least certain answers: label these next": listed(said[:least]),
         "Most certain answers": listed(said[: least - 1 : -1][:_SHOWN]),
-        "Pictures that cannot be read": [block("items", texts=bad)] if bad else [],
+        f"{many.capitalize()} that cannot be read": [block("items", texts=bad)] if bad else [],
     }
-    lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} pictures to predict."
-    write_text(out, html("Answers about pictures", [lead], sections))
+    lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} {many} to predict."
+    write_text(out, html(f"Answers about {many}", [lead], sections))
 
 
 def _confusion(found: Reliability, images: Sequence[str]) -> Table:

@@ -130,7 +130,9 @@ class PredictorBase(abc.ABC):
         for place, problem in bad.items():
             file = isinstance(x, Sequence) and isinstance(x[place], str | Path)
             LOG.warning(
-                "%s cannot be read: %s", x[place] if file else f"{self.learner.kind.one} {place + 1}", problem
+                "%s cannot be read: %s",
+                x[place] if file else f"{self.learner.kind.one} {place + 1}",
+                problem,
             )
         return inputs, [*bad]
 

@@ -8,7 +8,7 @@ the source, and a part that is there is not made again.
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,18 +17,20 @@ from typing import Any
 import numpy as np
 
 from arml.datasets.archives import Member
-from arml.datasets.folders import is_picture
+from arml.datasets.decode import LOG
+from arml.datasets.folders import has_suffix
 from arml.experiment.workers import cluster
-from arml.photographs.reading import LOG, PictureReader, content_of, sized
 from arml.predict.answers import free_name
 from arml.predict.files import check_predictor
+from arml.predict.kinds import Inputs, inputs_of
 from arml.predict.loading import load_predictor
+from arml.predict.reading import Bad
 from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG
 from arml.results.machine import extra
 
-PICTURES = ("bytes", "image", "path", "file")
-"""Columns of pictures; the first that is there is read: bytes, pixels, addresses, mappings."""
+CONTENT = ("bytes", "image")
+"""Columns of the contents of files, which the answers do not repeat."""
 ANSWERS = ("prediction", "low", "high"), ("label", "probability", "novelty")
 """Columns of the answers: numbers, and classes."""
 _AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
@@ -42,8 +44,9 @@ class BatchPredictor:
         photos = ray.data.read_binary_files("photos/", include_paths=True)
         photos.map_batches(BatchPredictor, fn_constructor_args=["my-predictor"], compute=pool)
 
-    A batch has a column of `PICTURES`, or the columns of the table that the predictor has learned.
-    The answer has the batch's columns without bytes; `label`, `probability` and `novelty`, or
+    A batch has a column of files (`bytes`, `image`, `path` or `file`: contents, pixels, addresses,
+    mappings), or the columns of the table that the predictor has learned. The answer has the
+    batch's columns without bytes; `label`, `probability` and `novelty`, or
     `prediction`, `low` and `high`; and last `error`, empty for a picture that could be read. A name
     that the batch has, too, gets the prefix `arml_`.
 
@@ -65,18 +68,24 @@ class BatchPredictor:
         """The predictor, as it was saved."""
         return load_predictor(self.folder, self.model)
 
+    @property
+    def kind(self) -> Inputs:
+        """How its inputs are read."""
+        return inputs_of(self.predictor.learner)
+
     def __call__(self, batch: Any) -> Any:
         """The answers to a batch, of the same kind."""
         columns = {str(name): list(batch[name]) for name in batch}
         errors = np.full(len(next(iter(columns.values()))), "", object)
-        if (reader := self.predictor.learner.pictures) is not None:
-            cells = columns[next(name for name in (*PICTURES, *columns) if name in columns)]
-            x = _pictures(cells, reader, errors)
+        known = self.kind.cells
+        if known:
+            cells = columns[next(name for name in (*known, *columns) if name in columns)]
+            x = self._read(cells, errors)
         else:
             names = self.predictor.columns
             rows = np.column_stack([columns[name] for name in names]) if names else columns
             x = self.predictor.read(rows)
-        kept = {name: np.asarray(batch[name]) for name in batch if name not in PICTURES[:2]}
+        kept = {name: np.asarray(batch[name]) for name in batch if name not in CONTENT}
         answers = dict(kept)
         for name, values in self._answers(x).items():
             own = np.full(len(errors), *(("", object) if name == "label" else (np.nan,)))
@@ -84,6 +93,15 @@ class BatchPredictor:
             answers[free_name(name, kept)] = own
         answers[free_name("error", kept)] = errors
         return answers if isinstance(batch, Mapping) else type(batch)(answers, index=batch.index)
+
+    def _read(self, cells: list[Any], errors: np.ndarray) -> np.ndarray | None:
+        """The inputs that can be read, None if none can; the `errors` of the others are set."""
+        bad: Bad = {}
+        each = [c.get("bytes") or c["path"] if isinstance(c, Mapping) else c for c in cells]
+        found: np.ndarray = self.predictor.learner.read(each, bad=bad)
+        for place, problem in bad.items():
+            errors[place] = " ".join(problem.split())
+        return found[errors == ""] if len(bad) < len(cells) else None
 
     def _answers(self, x: Any) -> dict[str, Any]:
         """The columns of the answers to these inputs; to none if they are None."""
@@ -101,23 +119,12 @@ class BatchPredictor:
         return values
 
 
-def _pictures(cells: list[Any], reader: PictureReader, errors: np.ndarray) -> Any:
-    """The inputs of the pictures that can be read; the `errors` of the others are set."""
-    found = []
-    for i, cell in enumerate(cells):
-        one = cell.get("bytes") or cell["path"] if isinstance(cell, Mapping) else cell
-        try:
-            found.append(sized(*content_of(one, i), reader.size, reader.crop))
-        except (ValueError, OSError) as error:
-            errors[i] = " ".join(str(error).split())
-    return reader.convert(np.stack(found)) if found else None
-
-
 # --- the parts of a source, on a cluster
 
 
-def parts_of(source: str) -> tuple[Any, list[list[str]]]:
-    """The file system of a source, and the files of each part: some pictures, or one Parquet file.
+def parts_of(source: str, suffixes: Collection[str]) -> tuple[Any, list[list[str]]]:
+    """The file system of a source, and the files of each part: some with these suffixes, or one
+    Parquet file.
 
     **Raises** `ValueError` if nothing is there.
     """
@@ -131,20 +138,23 @@ def parts_of(source: str) -> tuple[Any, list[list[str]]]:
     except OSError as error:
         raise ValueError(f"no source at {source} ({error}): check it") from error
     files, tables = found.filesystem, [name for name in names if name.endswith(TABLE)]
-    pictures = [] if tables else [name for name in names if is_picture(name)]
+    pictures = [] if tables else [name for name in names if has_suffix(name, suffixes)]
     if source.endswith(".txt"):
         with files.open_input_stream(names[0]) as file:
             lines = list(filter(None, file.readall().decode().splitlines()))
         pictures = [line.rpartition("://")[2] for line in lines]
         files = FileSystem.from_uri(lines[0])[0] if lines and "://" in lines[0] else files
     elif others := sorted({*names} - {*tables, *pictures}):
-        kind = "Parquet files" if tables else "pictures"
+        kind = "Parquet files" if tables else f"one of {', '.join(suffixes)}"
         some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         LOG.warning("left out %d of %d files (no %s): %s", len(others), len(names), kind, some)
     parts = [[name] for name in tables]
     parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
     if not parts:
-        raise ValueError(f"expected pictures or Parquet files at {source}, found none: check it")
+        raise ValueError(
+            f"expected Parquet files, or files ({', '.join(suffixes)}), at {source}, found none: "
+            "check it"
+        )
     return files, parts
 
 
@@ -169,7 +179,7 @@ class PartWriter:
 
         for i in range(0, len(names), _AT_ONCE):
             some = names[i : i + _AT_ONCE]
-            yield {"path": some, "image": [Member(name, partial(read, name)) for name in some]}
+            yield {"path": some, "bytes": [Member(name, partial(read, name)) for name in some]}
 
     def __call__(self, row: dict[str, str]) -> dict[str, int]:
         """Carry out the part of a row; returns how many answers there are, and errors of them."""
@@ -208,7 +218,8 @@ def predict_parts(
     **Raises** `ValueError` in one line for a source or a cluster that is not there, and `RunError`
     if `out` holds the answers of another predictor, level or source.
     """
-    data, (files, parts) = extra("ray.data", "ray", "--on ray"), parts_of(source)
+    data = extra("ray.data", "ray", "--on ray")
+    files, parts = parts_of(source, predict.kind.suffixes)
     zipped = predict.folder.is_file()
     who = [digest_of(predict.folder if zipped else predict.folder / CONFIG), predict.level]
     named = {f"part-{i:06}-{checksum([*who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}

@@ -17,10 +17,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from arml.photographs.reading import pixels_of
-from arml.photographs.starter import starter_if_better
 from arml.predict.base import LearnerBase
 from arml.predict.files import shipped
+from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
 from arml.predict.reliability import NumberReliability, Reliability
 
@@ -64,7 +63,7 @@ class FewShot(BaseEstimator):
                 f"expected a learner of {self._kind} tasks for {type(self).__name__}, got one of "
                 f"{problem.kind}: use the other estimator, or another learner"
             )
-        if problem.inputs == "tables" and y is None:
+        if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
         checks = checks if problem.kind == "regression" else {}
@@ -73,7 +72,7 @@ class FewShot(BaseEstimator):
         options = {"keep": keep} if len(keep) else {}
         predictor = loaded.adapt(inputs, labels, sample_weight, groups=groups, **options)
         if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
-            predictor = starter_if_better(predictor, X, labels)[0] or predictor
+            predictor = inputs_of(loaded).better(predictor, X, labels)[0] or predictor
         if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
             raise ValueError(
                 f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
@@ -103,8 +102,8 @@ class FewShot(BaseEstimator):
     def _queries(self, X: Any) -> Any:
         check_is_fitted(self)
         learner = self.predictor_.learner
-        if self.learner is None and learner.problem.inputs == "pictures":
-            return pixels_of(X)  # by starter, which `fit` chose
+        if self.learner is None and learner.problem.spatial:
+            return learner.read(inputs_of(learner).items(X))  # by starter, which `fit` chose
         return self._read(X, learner, reset=False)[0]
 
     def _read(
@@ -112,12 +111,12 @@ class FewShot(BaseEstimator):
     ) -> tuple[Any, Any]:
         """The inputs as the learner takes them, and `y`, after scikit-learn's checks."""
         features = learner.problem.features
-        if learner.problem.inputs == "tables":  # of any columns: numbers, texts, missing cells
+        if not learner.problem.form.plain:  # of any columns: numbers, texts, missing cells
             if not (hasattr(X, "columns") or hasattr(X, "column_names")):
                 X = check_array(X, dtype=None, ensure_all_finite=False)
             validate_data(self, X, skip_check_array=True, **checks)
             return X, y
-        if learner.inputs == "pictures" and getattr(X, "ndim", 0) != 2:
+        if inputs_of(learner).cells and getattr(X, "ndim", 0) != 2:
             X = learner.read(X, "X")
             X = X.reshape(len(X), -1)  # scikit-learn checks flat rows
         found = validate_data(self, X, y, **checks)

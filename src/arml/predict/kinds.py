@@ -29,7 +29,7 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.core.inputs import INPUTS, Form
-from arml.core.registry import source_of, warn_of_change
+from arml.core.registry import warn_of_change
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
@@ -120,6 +120,8 @@ class Inputs(Form):
     """Columns of a batch that hold such inputs; the first that is there is read."""
     asks: ClassVar[tuple[str, ...]] = ("strict", "sort_into", "report", "group")
     """The options of `arml adapt` that it has, beside those of every kind."""
+    tab: ClassVar[str] = ""
+    """The tab of `arml app` that shows its predictors; empty if none does."""
     advice: ClassVar[str] = "name folders or files, or use the learner tables for tables"
     """What to do if a path holds inputs of another kind."""
 
@@ -147,8 +149,7 @@ class Inputs(Form):
     @property
     def facts(self) -> Json:
         """Everything on which its vectors depend, as plain data: a saved predictor keeps it."""
-        source = source_of(type(self))
-        return {"dimension": self.dimension, "version": source.version if source else ""}
+        return {"dimension": self.dimension, "version": self.source.version if self.source else ""}
 
     # Learners.
 
@@ -156,7 +157,7 @@ class Inputs(Form):
         """Its learner; None for the usual one: see `arml.predict.encoded`."""
         if model is not None or options:
             given = ", ".join(["model"] * (model is not None) + [*options])
-            raise ValueError(f"the learner of {self.many} has no options, got {given}: leave it out")
+            raise ValueError(f"{self.many} have a learner without options, got {given}")
         return None
 
     def opens(self, path: Path) -> bool:
@@ -171,8 +172,15 @@ class Inputs(Form):
                 f"its {self.many} had {facts['dimension']} numbers, and have {self.dimension} now: "
                 "use the file that it was made with"
             )
-        warn_of_change(source_of(type(self)), str(facts["version"]), f"a predictor of {self.many}")
+        warn_of_change(self.source, str(facts["version"]), f"a predictor of {self.many}")
         return self.learner(model)
+
+    def better(
+        self, predictor: PredictorBase, x: Any, labels: Sequence[Any]
+    ) -> tuple[PredictorBase | None, str]:
+        """Where no learner is named: the predictor of another learner if it predicts the examples
+        better than this one, else None; and the reason in words."""
+        return None, ""
 
     def read(
         self,

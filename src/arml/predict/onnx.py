@@ -478,7 +478,7 @@ def write_predictor(
       `[QUERIES, targets]`; of photographs the novelty `[QUERIES]`, too.
     - `extractor`: the frozen model that makes the inputs of pictures.
     """
-    features, pictures = problem.features, extractor is not None or problem.inputs == "pictures"
+    features, pictures = problem.features, extractor is not None or problem.spatial
     metadata = {"features": json.dumps(features)}
     if classes is not None:
         metadata["classes"] = json.dumps(classes.tolist())

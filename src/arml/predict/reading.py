@@ -80,7 +80,8 @@ def items_of(x: object, many: str) -> list[object]:
 
 def opened(item: object, where: str) -> tuple[str, object]:
     """The name of an item in messages, and its content: the bytes of a path, an open file or a
-    `Member`; anything else as it is. **Raises** `UnreadableError` for a file that cannot be read."""
+    `Member`; anything else as it is. **Raises** `UnreadableError` for a file that cannot be
+    read."""
     if isinstance(item, io.IOBase):
         item.seek(0)
         return where, item.read()

@@ -75,6 +75,7 @@ class Tables(Vectors):
     axes = 2
     plain = False
     like = "tables"
+    tab = "tables"
     asks = ("columns", "without", "keep", "dates", "group", "matter")
 
     @property
@@ -83,9 +84,7 @@ class Tables(Vectors):
 
         return TablePredictor
 
-    def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: Any = None
-    ) -> Labelled:
+    def labelled(self, learner: Any, path: Path, asked: Asked, predictor: Any = None) -> Labelled:
         known, y = _answered(learner, path, asked, predictor)
         return _rows(known), _parsed(predictor, known, asked), y
 

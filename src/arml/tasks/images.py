@@ -195,9 +195,7 @@ def image_episodes(
     table = ClassTable(*map(jnp.asarray, (first, count, first_class, numbers)))
     images = families[0].images
     inputs = "pictures" if images.dtype == np.uint8 else "vectors"
-    problem = Problem(
-        "classification", images.shape[1:], ways, shots, queries, len(count), inputs
-    )
+    problem = Problem("classification", images.shape[1:], ways, shots, queries, len(count), inputs)
     names = tuple(family.name for family in families)
     pixels = None if disk else jnp.asarray(np.concatenate(pieces))
     source = Disk([family.images for family in families]) if disk else None

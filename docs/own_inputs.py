@@ -1,0 +1,48 @@
+"""A kind of input of your own: short sounds. Each becomes the log spectrum of its loudest second.
+
+    arml adapt sounds --plugin docs/own_inputs.py --support claps/ --query new/
+
+`claps/` has a folder of WAV files for each class.
+"""
+
+import io
+from typing import Any
+
+import numpy as np
+from scipy.io import wavfile
+from scipy.signal import resample_poly, stft
+
+import arml
+
+RATE, BANDS = 16_000, 40
+
+
+class Sounds(arml.Inputs):
+    """Short sounds: WAV files, or arrays of samples at 16 kHz."""
+
+    one, many = "sound", "sounds"
+    suffixes = (".wav",)
+    dimension = 2 * BANDS
+
+    def vector(self, content: Any, where: str) -> np.ndarray:
+        samples = content
+        if isinstance(content, bytes):
+            try:
+                rate, samples = wavfile.read(io.BytesIO(content))
+            except ValueError as error:
+                raise ValueError(f"{where}: expected a WAV file, got: {error}") from error
+            samples = samples / (np.iinfo(samples.dtype).max if samples.dtype.kind == "i" else 1)
+            samples = samples.mean(axis=1) if samples.ndim == 2 else samples
+            samples = resample_poly(samples, RATE, int(rate))
+        samples = np.asarray(samples, np.float64)
+        if samples.ndim != 1 or len(samples) < 512:
+            raise ValueError(f"{where}: expected 512 samples or more, got {list(samples.shape)}")
+        power = np.abs(stft(samples, RATE, nperseg=512)[2]) ** 2
+        edges = np.unique(np.geomspace(1, len(power), BANDS + 1).round().astype(int))
+        bands = np.add.reduceat(power, edges[:-1] - 1) / np.diff(edges)[:, None]
+        logs = np.log(bands + 1e-8)
+        logs = np.pad(logs, ((0, BANDS - len(logs)), (0, 0)))
+        return np.concatenate([logs.mean(axis=1), logs.std(axis=1)])
+
+
+arml.register("inputs", "sounds", Sounds)
