@@ -44,5 +44,12 @@ class Sounds(arml.Inputs):
         logs = np.pad(logs, ((0, BANDS - len(logs)), (0, 0)))
         return np.concatenate([logs.mean(axis=1), logs.std(axis=1)])
 
+    def examples(self) -> tuple[list[np.ndarray], list[str]]:
+        """Low and high tones with noise, for `arml check docs/own_inputs.py`."""
+        draw, labels = np.random.default_rng(0), ["low", "high"] * 5
+        pitch = {"low": 300, "high": 1500}
+        waves = [np.sin(np.arange(RATE) * pitch[label] / RATE * 2 * np.pi) for label in labels]
+        return [wave + draw.normal(0, 0.3, RATE) for wave in waves], labels
+
 
 arml.register("inputs", "sounds", Sounds)

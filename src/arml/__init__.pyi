@@ -17,7 +17,6 @@ from .core.learner import Adapted as Adapted
 from .core.learner import Loss as Loss
 from .core.learner import MetaLearner as MetaLearner
 from .core.losses import loss_of as loss_of
-from .experiment.contract import check as check
 from .experiment.options import Experiment as Experiment
 from .experiment.options import register as register
 from .experiment.recipes import RECIPES as RECIPES
@@ -28,6 +27,9 @@ from .experiment.running import run as run
 from .nn.networks import Linear as Linear
 from .nn.networks import linear as linear
 from .nn.networks import network as network
+from .predict.base import Predictor as Predictor
+from .predict.base import TaskLearner as TaskLearner
+from .predict.contract import check as check
 from .predict.estimators import FewShotClassifier as FewShotClassifier
 from .predict.estimators import FewShotRegressor as FewShotRegressor
 from .predict.kinds import Inputs as Inputs
@@ -35,7 +37,6 @@ from .predict.learner import FewShotLearner as FewShotLearner
 from .predict.loading import adapt as adapt
 from .predict.loading import load as load
 from .predict.loading import load_predictor as load_predictor
-from .predict.predictor import Predictor as Predictor
 from .results.comparisons import Comparison as Comparison
 from .results.comparisons import compare as compare
 from .results.scores import Scores as Scores

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import arml
 from arml.datasets.starter import load_starter
-from arml.predict.predictor import Predictor
+from arml.predict.predictor import TrainedPredictor
 from arml.results.files import RunError
 from small_pictures import COLOURS, blob, coloured
 from untrained import untrained
@@ -183,7 +183,7 @@ def test_pictures_need_no_learner_to_be_named():
     glyphs = next(family for family in families if family.name == "glyphs")
     first = [glyphs.first[glyphs.classes.index(name)] for name in split["glyphs"]["test"][:3]]
     model.fit(glyphs.images[first], ["alpha", "beta", "gamma"])
-    assert isinstance(model.predictor_, Predictor)
+    assert isinstance(model.predictor_, TrainedPredictor)
     new = glyphs.images[[place + k for place in first for k in range(1, 6)]]
     assert model.score(new, np.repeat(["alpha", "beta", "gamma"], 5)) > 0.6
 

@@ -18,7 +18,7 @@ from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.photographs.starter import starter_if_better
-from arml.predict.base import LearnerBase
+from arml.predict.base import TaskLearner
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
 from arml.predict.loading import load_predictor
@@ -53,7 +53,7 @@ class Limits:
 class Tab:
     """The learner of pictures."""
 
-    learner: LearnerBase
+    learner: TaskLearner
     name: str
     choose: bool = False
     """Whether the learner `starter` may take its place, as in `arml adapt` without a name."""
@@ -103,7 +103,7 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     bad: Bad = {}
     inputs = predictor.learner.read(_members(sent.queries), bad=bad)
     chances = predictor.predict_proba(inputs)
-    novelty = predictor.novelty(inputs)
+    novelty = predictor.novelty(inputs) if predictor.can("novelty") else None
     labels = sent.labels or [None] * n
     if len(labels) != n:
         raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")

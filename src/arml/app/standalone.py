@@ -18,7 +18,7 @@ from arml.predict.files import packed
 from arml.results.files import Json, write_bytes, write_text
 
 if TYPE_CHECKING:
-    from arml.predict.predictor import Predictor
+    from arml.predict.predictor import TrainedPredictor
 
 SCRIPT, CODE, MACHINE = (
     "ort.wasm.min.js",
@@ -39,7 +39,7 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_offline_page(
-    predictor: "Predictor | EncodedPredictor", folder: Path, runtime: Path
+    predictor: "TrainedPredictor | EncodedPredictor", folder: Path, runtime: Path
 ) -> None:
     """Write the page of a predictor of pictures.
 

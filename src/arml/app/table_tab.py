@@ -81,7 +81,7 @@ def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> 
     said: list[str] = []
     if not unknown.lines:
         raise ValueError(f"no row has an empty cell in {predictor.target!r}: add rows to predict")
-    x = predictor.read(unknown.cells, unknown.where, unknown.lines, said.append)
+    x = predictor.read(unknown.cells, where=unknown.where, lines=unknown.lines, tell=said.append)
     if predictor.classes is None:
         each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
         more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)

@@ -23,7 +23,6 @@ from arml.results.files import write_text
 if TYPE_CHECKING:
     from arml.predict.answers import Answer
 
-    many = inputs_of(predictor.learner).many
 LABELLED = 3
 """Least certain pictures that are named."""
 NONE = "none of these"
@@ -129,7 +128,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
         queries = kind.queries(predictor, options.query, asked)
     if not (wanted or queries or options.columns or options.matter):
         raise nothing
-    whole = hasattr(predictor, "matter")
+    whole = predictor.can("matter")
     if queries is None:
         refuse(options, ("none", "sort_into", *(() if whole else ("matter",))), "--query")
     said = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
@@ -137,13 +136,12 @@ def adapt_command(arguments: Sequence[str]) -> None:
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
-    weights = predictor.weights if hasattr(predictor, "weights") else {}
-    if len(weights) > 1:
+    if len(weights := predictor.weights) > 1:
         from arml.predict.reliability import WORDS
 
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
         tell(f"predicting with a weighted mean: {each}")
-    if queries is None and options.save is None and kind.cells:
+    if queries is None and options.save is None and kind.cells and predictor.can("learning_curve"):
         from arml.predict.reliability import curve_in_words
 
         if curve := predictor.learning_curve():
@@ -383,7 +381,8 @@ def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) 
     many = inputs_of(predictor.learner).many
     answers: list[Answer] = []
     for batch in queries.batches:
-        chances, novelty = predictor.predict_proba(batch), predictor.novelty(batch)
+        chances = predictor.predict_proba(batch)
+        novelty = predictor.novelty(batch) if predictor.can("novelty") else None
         labels = predictor.classes[chances.argmax(axis=1)].astype(object)
         if none:
             labels[predictor.outside(batch, chances)] = NONE

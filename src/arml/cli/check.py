@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tyro.conf import Positional
 
@@ -13,21 +14,21 @@ from arml.cli.console import parse
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Check methods, networks and tasks against the contract that every method of the package
-    keeps: a finite gradient reaches every meta-parameter, a task is learned alike whatever other
-    tasks stand beside it, and so on. It takes about a minute for a method.
+    """Check methods, networks, tasks and kinds of inputs against the contract that those of the
+    package keep: a finite gradient reaches every meta-parameter, a task is learned alike whatever
+    other tasks stand beside it, a saved predictor answers as before, and so on. It takes about a minute for a method.
 
     The exit status is 1 if a check fails.
     """
 
     what: Positional[str]
     """A plug-in file (own.py), all of whose parts are checked; or the name of a registered method,
-    network or kind of tasks, of an installed package too."""
+    network, kind of tasks or of inputs, of an installed package too."""
 
 
 def check_command(arguments: Sequence[str]) -> int:
     options = parse(CheckOptions, arguments, prog="arml check")
-    from arml.experiment.contract import check
+    from arml.predict.contract import check
 
     failed, said = 0, set[str]()
     for part, name in _parts(options.what):
@@ -57,14 +58,16 @@ def _parts(what: str) -> Iterator[tuple[str, str]]:
 
     **Raises** `ValueError` in one line if there is none.
     """
-    from arml.core.registry import announce
+    from arml.core.inputs import INPUTS
+    from arml.core.registry import Registry, announce
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None
     if file is not None:
         announce(file)
     found = False
-    for part, registry in (("tasks", TASKS), ("network", NETWORKS), ("method", ALGORITHMS)):
+    parts: dict[str, Registry[Any]] = {"tasks": TASKS, "network": NETWORKS, "method": ALGORITHMS}
+    for part, registry in {**parts, "inputs": INPUTS}.items():
         for name, entry in registry.items():
             module = sys.modules.get(entry.options_class.__module__)
             if name == what if file is None else getattr(module, "__file__", None) == str(file):
@@ -72,7 +75,7 @@ def _parts(what: str) -> Iterator[tuple[str, str]]:
                 yield part, name
     if not found:
         raise ValueError(
-            f"no method, network or tasks {what!r}: `arml list` names the methods"
+            f"no method, network, tasks or inputs {what!r}: `arml list` names the methods"
             if file is None
             else f"{what} registers nothing: call arml.register in it"
         )

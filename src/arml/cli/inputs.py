@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from arml.cli.console import Display, doubts, tell
-from arml.predict.base import LearnerBase
+from arml.predict.base import TaskLearner
 from arml.predict.kinds import Asked, inputs_of, is_table
 from arml.predict.reading import OnItem
 
 
-def asked_of(learner: LearnerBase, paths: Sequence[Path], name: str) -> Asked:
+def asked_of(learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
     """How the inputs of the learner of this `name` are to be read: with remarks and progress on the
     terminal. **Raises** `ValueError` for a path that cannot hold such inputs."""
     kind = inputs_of(learner)

@@ -27,6 +27,8 @@ class Form:
     one: ClassVar[str] = "input"
     many: ClassVar[str] = "inputs"
     """What messages call one of them, and several."""
+    can: ClassVar[frozenset[str]] = frozenset({"add", "novelty", "learning_curve"})
+    """The capabilities of its predictors: see `arml.Predictor.can`."""
     near: ClassVar[float] = 0.0
     """Two inputs are copies if their distance is below this share of the median distance."""
 

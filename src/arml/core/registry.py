@@ -18,7 +18,7 @@ from functools import cache
 from importlib import metadata, util
 from inspect import signature
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from arml.core.checks import Options
 
@@ -145,11 +145,12 @@ def options_of(build: Callable[..., object]) -> type:
     return cls
 
 
+@runtime_checkable
 class Named(Protocol):
     """What every entry has: see `Entry`."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     @property
     def options_class(self) -> type: ...
     @property

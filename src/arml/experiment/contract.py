@@ -387,26 +387,15 @@ class Finding(NamedTuple):
     """The file and the line of the plug-in that raised the error, if it was one."""
 
 
-def check(part: str, name: str) -> Iterator[Finding]:
-    """Run the contract on a registered method, network or kind of tasks.
-
-        [finding for finding in arml.check("tasks", "functions") if not finding.passed]
-
-    A method is checked on small tasks of each kind that it is made for. A network is checked with
-    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a
-    hundred are drawn, and looked at. The values come one by one, because each check compiles a
-    program.
-
-    **Arguments**
-
-    - `part`: `method`, `network` or `tasks`.
+def check_part(part: str, name: str) -> Iterator[Finding]:
+    """Run the contract on a registered method, network or kind of tasks: see `arml.check`.
 
     **Raises** `ValueError` for a name that is not registered.
     """
     checks: tuple[Callable[[Case], None], ...] = CHECKS
     if part == "tasks":
         options = TASKS.known(name).options_class()
-        yield _finding(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
+        yield found_by(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
         return
     if part == "method":
         known = ALGORITHMS.known(name)
@@ -419,14 +408,14 @@ def check(part: str, name: str) -> Iterator[Finding]:
         if not cases:
             yield Finding(f"network {name}", "reads_some_kind_of_tasks", refused, False)
     else:
-        raise ValueError(f"expected to check a method, a network or tasks, got {part!r}")
+        raise ValueError(f"expected to check a method, network, tasks or inputs, got {part!r}")
     for kind, case in cases.items():
         for one in checks:
             what, subject = one.__name__.removeprefix("check_"), f"{part} {name} on {kind}"
             if reason := case.exceptions.get(f"test_{what}"):
                 yield Finding(subject, what, reason, True)
             else:
-                yield _finding(subject, what, partial(one, case))
+                yield found_by(subject, what, partial(one, case))
 
 
 def _readable(network: Options) -> tuple[dict[str, Case], str]:
@@ -447,7 +436,8 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
     return cases, "; ".join(refused)
 
 
-def _finding(subject: str, name: str, run: Callable[[], None]) -> Finding:
+def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
+    """What a check finds that raises an error if it fails."""
     try:
         run()
     except Exception as error:  # of any kind: a plug-in's own code runs here

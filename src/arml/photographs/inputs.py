@@ -18,7 +18,7 @@ from arml.photographs.reading import (
     pixels_of,
     single_pictures,
 )
-from arml.predict.base import LearnerBase, PredictorBase
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.folds import NEAR
 from arml.predict.inputs import checked_array
 from arml.predict.kinds import Inputs, Queries, Shown
@@ -38,6 +38,7 @@ class Pictures(Inputs):
     spatial = True
     like = "pictures"
     trained = True
+    can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
     one, many = "picture", "pictures"
     near = NEAR
     suffixes = tuple(sorted(SUFFIXES))
@@ -99,8 +100,9 @@ class Photographs(Pictures):
     spatial = False
     like = "vectors"
     trained = False
+    can = frozenset({"add", "novelty", "learning_curve", "to_onnx"})
 
-    def learner(self, model: Path | str | None = None, **options: Any) -> LearnerBase:
+    def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner:
         from arml.photographs.learner import PhotoLearner
 
         return PhotoLearner(model, **options)
@@ -108,14 +110,20 @@ class Photographs(Pictures):
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx"
 
+    def examples(self) -> tuple[list[Any], list[str]]:
+        draw, labels = np.random.default_rng(0), ["red", "green"] * 5
+        colours = {"red": (200, 40, 40), "green": (40, 200, 40)}
+        every = [draw.normal(colours[label], 20, (24, 24, 3)) for label in labels]
+        return [one.clip(0, 255).astype(np.uint8) for one in every], labels
+
     def better(
-        self, predictor: PredictorBase, x: Any, labels: Sequence[Any]
-    ) -> tuple[PredictorBase | None, str]:
+        self, predictor: Predictor, x: Any, labels: Sequence[Any]
+    ) -> tuple[Predictor | None, str]:
         from arml.photographs.starter import starter_if_better
 
         return starter_if_better(predictor, x, labels)
 
-    def remade(self, facts: Json, model: Path | str | None) -> LearnerBase:
+    def remade(self, facts: Json, model: Path | str | None) -> TaskLearner:
         from arml.datasets.features import remade
         from arml.photographs.learner import PhotoLearner
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from arml.core.inputs import INPUTS
 from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
 from arml.photographs.reading import sized
 from arml.predict.encoded import EncodedLearner
+from arml.predict.kinds import named_kind
 from arml.results.files import Json
 
 
@@ -27,16 +27,18 @@ class PhotoLearner(EncodedLearner):
       those of `preprocessor_config.json` or assumed: see `arml.datasets.features.Extractor`.
     """
 
-    extractor: Extractor
-
     def __init__(self, model: Path | str | Extractor | None = None, **options: Any) -> None:
-        super().__init__(INPUTS.known("photographs"))
+        super().__init__(named_kind("photographs"))
         if isinstance(model, Extractor):
-            self.extractor = model
+            self._extractor = model
         else:
             path = PHOTOS if model is None else model
-            self.extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
+            self._extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
         self.families = (str(self.facts["saw"]),)
+
+    @property
+    def extractor(self) -> Extractor:
+        return self._extractor
 
     @property
     def dimension(self) -> int:

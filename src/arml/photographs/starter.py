@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from arml.photographs.reading import pixels_of, single_pictures
-from arml.predict.base import PredictorBase
+from arml.predict.base import Predictor
 from arml.predict.loading import load
 
 _SAMPLED = 15
@@ -14,9 +14,7 @@ GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 
 
-def starter_if_better(
-    predictor: PredictorBase, pictures: Any, labels: Any
-) -> tuple[Any | None, str]:
+def starter_if_better(predictor: Predictor, pictures: Any, labels: Any) -> tuple[Any | None, str]:
     """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
     and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
     Where no example can be left out (a class has one, or copies of one), `starter` is chosen.

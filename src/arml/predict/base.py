@@ -6,15 +6,15 @@ They load no JAX, which photographs do not need.
 
 import abc
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from arml.core.inputs import Form
+from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
 from arml.predict.inputs import checked_groups, floats, places_of
@@ -28,15 +28,30 @@ from arml.predict.reliability import (
     regression_reliability,
 )
 
+if TYPE_CHECKING:
+    from arml.core.episodes import Problem
+    from arml.datasets.features import Extractor
+
 LEARNER = "learner"
-L = TypeVar("L", bound="LearnerBase")
+CAPABILITIES = {
+    "add": "learn more examples",
+    "interval": "give intervals of numbers",
+    "matter": "say how much each part of an input matters",
+    "novelty": "measure how far an input is from all classes",
+    "learning_curve": "say what more examples of each class would bring",
+    "to_onnx": "become an ONNX file",
+}
+"""The methods that some predictors have, and what they do."""
+L = TypeVar("L", bound="TaskLearner")
+P = TypeVar("P", bound="Predictor")
+_ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curve": ", for classes"}
 
 
-class LearnerBase(abc.ABC):
+class TaskLearner(abc.ABC):
     """Learns tasks of one's own; another class says how."""
 
-    problem: Any
-    """The `Problem` that it was built for."""
+    problem: "Problem"
+    """The problem that it was built for."""
     families: tuple[str, ...]
     """Its training data."""
 
@@ -44,6 +59,11 @@ class LearnerBase(abc.ABC):
     @abc.abstractmethod
     def kind(self) -> Form:
         """The kind of inputs that it takes from its user; its name is `inputs`."""
+
+    @property
+    def extractor(self) -> "Extractor | None":
+        """The frozen ONNX model that makes its inputs of pictures, if there is one."""
+        return None
 
     @property
     def inputs(self) -> str:
@@ -66,7 +86,7 @@ class LearnerBase(abc.ABC):
         return self  # it never changes, and scikit-learn copies parameters often
 
     @abc.abstractmethod
-    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> "Predictor":
         """Learn a task from its support set. **Raises** `ValueError` for examples that cannot be
         learned."""
 
@@ -83,10 +103,18 @@ class LearnerBase(abc.ABC):
         be read."""
 
 
-class PredictorBase(abc.ABC):
-    """A learned task; another class says how inputs are read and predicted."""
+class Predictor(abc.ABC):
+    """A learned task, whatever its inputs are.
 
-    learner: Any
+        predictor = arml.adapt("regression2d", [[0, 1], [1, 1], [2, 1]], [0.0, 1.0, 2.0])
+        predictor.predict([[1.5, 1]]), predictor.can("interval"), predictor.can("novelty")
+
+    Every predictor has `classes`, `predict`, `predict_proba`, `reliability`, `evaluate` and `save`.
+    Only some have `add`, `interval`, `matter`, `novelty`, `learning_curve` or `to_onnx`: `can` says
+    whether this one does.
+    """
+
+    learner: TaskLearner
     """The learner that learned it."""
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
@@ -96,6 +124,8 @@ class PredictorBase(abc.ABC):
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     groups: Numbers | None = None
     """Examples that belong together have the same number; None if none do."""
+    schema: object = ""
+    """Of a table: how each column is read; its text has a line for each."""
     model: str = LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (LEARNER,)
@@ -110,13 +140,69 @@ class PredictorBase(abc.ABC):
     """Whether one target came without an axis of its own."""
 
     @property
-    def problem(self) -> Any:
-        """The `Problem` that the learner was built for."""
+    def problem(self) -> "Problem":
+        """The problem that the learner was built for."""
         return self.learner.problem
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each model in a mean of several; empty if one predicts alone."""
+        return {}
+
+    def can(self, what: str) -> bool:
+        """Whether it has one of the `CAPABILITIES`, by the name of the method.
+
+        **Raises** `ValueError` for another name."""
+        if what not in CAPABILITIES:
+            raise ValueError(f"no capability {what!r}: expected {' or '.join(CAPABILITIES)}")
+        numbers = {"interval": True, "novelty": False, "learning_curve": False}
+        suits = numbers.get(what, self.classes is None) == (self.classes is None)
+        return suits and what in self.learner.kind.can
+
+    def need(self, what: str) -> None:
+        """Raise `ValueError` unless it has this capability, which says who has it."""
+        if not self.can(what):
+            kind = self.learner.kind
+            have = sorted(name for name, other in INPUTS.items() if what in other.can)
+            of = "numbers" if self.classes is None else "classes"
+            raise ValueError(
+                f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
+                f"those of {', '.join(have)} can{_ONLY.get(what, '')}"
+            )
+
+    @abc.abstractmethod
+    def save(self, folder: Path | str) -> None:
+        """Write it as a folder, which `arml.load_predictor` reads. **Raises** `RunError` if it
+        cannot be written, or if the folder holds something else."""
+
+    def add(self, x: Any, y: Any) -> "Predictor":
+        """A predictor that has learned from these examples, too; they may be of new classes. This
+        one stays as it is. **Raises** `ValueError` as `adapt`."""
+        self.need("add")
+        raise NotImplementedError
+
+    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of an interval around each predicted number: about `level` of new targets lie
+        within, if they are drawn as the examples were. **Raises** `ValueError` as `predict`, and
+        for a level that so few examples cannot give."""
+        self.need("interval")
+        raise NotImplementedError
+
+    def matter(self) -> dict[str, float]:
+        """How much each part of the inputs matters, such as a column: by how much the mean
+        log-probability of an example's answer falls without it. The largest comes first."""
+        self.need("matter")
+        raise NotImplementedError
+
+    def to_onnx(self, path: Path | str) -> None:
+        """Write it as one ONNX file, which runs without this package (extra `onnx`). **Raises**
+        `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
+        self.need("to_onnx")
+        raise NotImplementedError
 
     def read(self, x: Any, bad: Bad | None = None) -> Any:
         """The inputs as every method takes them, too, checked and converted; `bad` as in
-        `LearnerBase.read`."""
+        `TaskLearner.read`."""
         return self.learner.read(x, bad=bad)
 
     def _reading(self, x: Any, errors: str) -> tuple[Any, list[int]]:
@@ -179,7 +265,8 @@ class PredictorBase(abc.ABC):
     def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
         """Whether each input with these probabilities may belong to none of the classes: see
         `predict`."""
-        found: Any = self.reliability()
+        found = self.reliability()
+        assert isinstance(found, Reliability)
         return np.asarray(chances.max(axis=1) < found.threshold())
 
     def predict_proba(self, x: Any, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
@@ -192,7 +279,7 @@ class PredictorBase(abc.ABC):
         chances[bad] = np.nan
         return chances
 
-    def using(self, model: str) -> Any:
+    def using(self: P, model: str) -> P:
         """The same, predicting with another of its `models`. **Raises** `ValueError` for another
         name."""
         if model not in self.models:
@@ -212,8 +299,10 @@ class PredictorBase(abc.ABC):
     def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
         """The accuracy on examples that are left out, by the number of examples of each class that
         are learned from: what more of them would bring. The last is that of all; empty for fewer
-        than three, and for numbers."""
-        if self.classes is None or (most := int(np.bincount(self.y).max())) < 3:
+        than three."""
+        self.need("learning_curve")
+        assert self.classes is not None
+        if (most := int(np.bincount(self.y).max())) < 3:
             return {}
         places = range(len(self.classes))
 
@@ -231,7 +320,8 @@ class PredictorBase(abc.ABC):
             for size in sizes
             if size <= most * 0.8
         }
-        found: Any = self.reliability()
+        found = self.reliability()
+        assert isinstance(found, Reliability)
         return {**curve, most: found.accuracy}
 
     def reliability(self, groups: Any = None) -> Reliability | NumberReliability:
@@ -251,6 +341,20 @@ class PredictorBase(abc.ABC):
         vars(other).pop("weights", None)  # of folds without these groups
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
+
+    def _joined(self, y: Any, n: int) -> tuple[list[Any], Numbers | None]:
+        """The answers of all examples when `n` with the answers `y` are added, and their groups:
+        each new one is a group of its own. **Raises** `ValueError` for another number."""
+        known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
+        if others.shape[:1] != (n,):
+            raise ValueError(
+                f"expected {n} labels, one for each input, got shape {list(others.shape)}"
+            )
+        known = known[:, 0] if self.flat and known.ndim == 2 else known
+        groups = self.groups
+        if groups is not None:
+            groups = np.append(groups, groups.max(initial=0) + 1 + np.arange(n))
+        return [*known.tolist(), *others.tolist()], groups
 
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
@@ -280,10 +384,11 @@ class PredictorBase(abc.ABC):
         """Equal examples have one number."""
         return equal_inputs(self.x, self.learner.kind.near)
 
-    def novelty(self, x: Any) -> Float[np.ndarray, " n"] | None:
-        """How far each input is from all classes; above 1 it may belong to none. None where no such
-        measure tells more than the probabilities."""
-        return None
+    def novelty(self, x: Any, errors: str = "raise") -> Float[np.ndarray, " n"]:
+        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
+        `predict`. Only predictors have it whose measure tells more than the probabilities."""
+        self.need("novelty")
+        raise NotImplementedError
 
     def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
         """The vectors of inputs, in which the learner compares them with the classes; None for a
@@ -296,12 +401,12 @@ class PredictorBase(abc.ABC):
         return None
 
 
-class ArrayPredictor(PredictorBase):
+class ArrayPredictor(Predictor):
     """A learned task whose inputs are arrays: numbers, pixels, or the vectors of photographs."""
 
     def __init__(
         self,
-        learner: LearnerBase,
+        learner: TaskLearner,
         x: np.ndarray,
         y: np.ndarray,
         classes: np.ndarray | None = None,
@@ -320,7 +425,7 @@ class ArrayPredictor(PredictorBase):
         more = {"sample_weight": self.sample_weight, "groups": self.groups}
         return every | {name: array for name, array in more.items() if array is not None}
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: Any, y: Any) -> Predictor:
         """A predictor that has learned from these examples, too; they may be of new classes. Each
         has the weight 1 and is a group of its own.
 
@@ -329,19 +434,12 @@ class ArrayPredictor(PredictorBase):
 
         **Raises** `ValueError` as `adapt`.
         """
-        more, weight, groups = self.learner.read(x, "support inputs"), self.sample_weight, None
-        known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
-        if others.shape[:1] != (len(more),):
-            raise ValueError(
-                f"expected {len(more)} labels, one for each input, got shape {list(others.shape)}"
-            )
-        labels = [*(known[:, 0] if self.flat else known).tolist(), *others.tolist()]
+        more, weight = self.learner.read(x, "support inputs"), self.sample_weight
+        labels, groups = self._joined(y, len(more))
         # Bytes of pixels become floats where the others are floats.
         both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
         if weight is not None:
             weight = np.append(weight, np.ones(len(more)))
-        if self.groups is not None:
-            groups = np.append(self.groups, self.groups.max() + 1 + np.arange(len(more)))
         added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
         added.columns, added.target = self.columns, self.target
         added.model = self.model if self.model in added.models else LEARNER  # they may be too many
@@ -359,6 +457,7 @@ class ArrayPredictor(PredictorBase):
         **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
         from arml.predict.onnx import write_predictor  # it loads JAX
 
+        self.need("to_onnx")
         extractor = self.learner.extractor
         write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
 

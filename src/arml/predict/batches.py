@@ -112,10 +112,10 @@ class BatchPredictor:
             if predictor.is_enough(self.level):
                 values["low"], values["high"] = map(np.ravel, predictor.interval(x, self.level))
         elif x is not None:
-            chances, novelty = predictor.predict_proba(x), predictor.novelty(x)
+            chances = predictor.predict_proba(x)
             values["label"] = [*map(str, predictor.classes[chances.argmax(axis=1)].tolist())]
             values["probability"] = chances.max(axis=1)
-            values["novelty"] = np.nan if novelty is None else novelty
+            values["novelty"] = predictor.novelty(x) if predictor.can("novelty") else np.nan
         return values
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import ArrayPredictor, LearnerBase, softmax
+from arml.predict.base import ArrayPredictor, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import Head, fit_head, unit_roots
 from arml.predict.inputs import checked_array, checked_labels, weighted
@@ -32,15 +32,12 @@ if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
 
-class EncodedLearner(LearnerBase):
+class EncodedLearner(TaskLearner):
     """Learns to tell a person's own classes from a few inputs of each.
 
     Wherever it takes inputs, these are a list of files (paths), of open files, or of what the kind
     takes in their place. It also takes their vectors `[n, d]`, as `read` returns them.
     """
-
-    extractor: Any = None
-    """A frozen ONNX model that makes the vectors, if there is one."""
 
     def __init__(self, kind: Inputs) -> None:
         self._kind, self.families = kind, ()
@@ -71,7 +68,7 @@ class EncodedLearner(LearnerBase):
         return vector
 
     @property
-    def problem(self) -> "Problem":
+    def problem(self) -> "Problem":  # type: ignore[override]
         """The kind of tasks: vectors of any number of classes."""
         from arml.core.episodes import Problem  # it loads JAX, which takes a second
 

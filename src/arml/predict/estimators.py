@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from arml.predict.base import LearnerBase
+from arml.predict.base import TaskLearner
 from arml.predict.files import shipped
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
@@ -56,7 +56,7 @@ class FewShot(BaseEstimator):
         # The package may have the same learner for numbers.
         numbers = f"{learner}-regression"
         named = numbers if self._kind == "regression" and numbers in shipped() else learner
-        loaded: LearnerBase = load(named)
+        loaded: TaskLearner = load(named)
         problem = loaded.problem
         if problem.kind != self._kind:
             raise ValueError(
@@ -107,7 +107,7 @@ class FewShot(BaseEstimator):
         return self._read(X, learner, reset=False)[0]
 
     def _read(
-        self, X: Any, learner: LearnerBase, y: Any = "no_validation", **checks: Any
+        self, X: Any, learner: TaskLearner, y: Any = "no_validation", **checks: Any
     ) -> tuple[Any, Any]:
         """The inputs as the learner takes them, and `y`, after scikit-learn's checks."""
         features = learner.problem.features

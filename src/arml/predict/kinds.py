@@ -33,7 +33,7 @@ from arml.core.registry import warn_of_change
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
-from arml.predict.base import LearnerBase, PredictorBase
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import alike, checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened
 from arml.results.files import Json
@@ -146,6 +146,11 @@ class Inputs(Form):
         """A file as a page shows it, beside its name."""
         return Shown()
 
+    def examples(self) -> tuple[list[Any], list[str]]:
+        """Labelled inputs for `arml check`, as people give them: four or more, all different, of
+        each of two or more classes. **Raises** `ValueError` if there are none."""
+        raise ValueError(f"{self.name}: define examples, some labelled {self.many}, to check them")
+
     @property
     def facts(self) -> Json:
         """Everything on which its vectors depend, as plain data: a saved predictor keeps it."""
@@ -153,7 +158,7 @@ class Inputs(Form):
 
     # Learners.
 
-    def learner(self, model: Path | str | None = None, **options: Any) -> LearnerBase | None:
+    def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner | None:
         """Its learner; None for the usual one: see `arml.predict.encoded`."""
         if model is not None or options:
             given = ", ".join(["model"] * (model is not None) + [*options])
@@ -164,7 +169,7 @@ class Inputs(Form):
         """Whether the file is a frozen model of such inputs, for `learner`."""
         return False
 
-    def remade(self, facts: Json, model: Path | str | None) -> LearnerBase | None:
+    def remade(self, facts: Json, model: Path | str | None) -> TaskLearner | None:
         """The learner of a saved predictor, with another file of its model if it is elsewhere; None
         for the usual one. **Raises** `ValueError` for facts that its vectors no longer have."""
         if facts["dimension"] != self.dimension:
@@ -176,8 +181,8 @@ class Inputs(Form):
         return self.learner(model)
 
     def better(
-        self, predictor: PredictorBase, x: Any, labels: Sequence[Any]
-    ) -> tuple[PredictorBase | None, str]:
+        self, predictor: Predictor, x: Any, labels: Sequence[Any]
+    ) -> tuple[Predictor | None, str]:
         """Where no learner is named: the predictor of another learner if it predicts the examples
         better than this one, else None; and the reason in words."""
         return None, ""
@@ -190,7 +195,7 @@ class Inputs(Form):
         progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
-        """The inputs of a meta-trained `learner`: see `LearnerBase.read`."""
+        """The inputs of a meta-trained `learner`: see `TaskLearner.read`."""
         features = learner.problem.features
         if len(getattr(x, "shape", ())) == 1 + len(features):
             return checked_array(x, features, what)
@@ -205,9 +210,9 @@ class Inputs(Form):
     @property
     def predictor(self) -> type[Any]:
         """The class of the predictors of meta-trained learners."""
-        from arml.predict.predictor import Predictor  # it loads JAX
+        from arml.predict.predictor import TrainedPredictor  # it loads JAX
 
-        return Predictor
+        return TrainedPredictor
 
     # Files.
 
@@ -216,7 +221,7 @@ class Inputs(Form):
         return not is_table(path)
 
     def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: PredictorBase | None = None
+        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
         """The labelled inputs below a path that can be read: of files the labels are the names of
         their folders. A `predictor`, if there is one, says which columns it reads."""
@@ -285,7 +290,7 @@ class Inputs(Form):
         raise NotImplementedError
 
     def _read(
-        self, learner: LearnerBase, files: Sequence[Member], asked: Asked, bad: Bad | None
+        self, learner: TaskLearner, files: Sequence[Member], asked: Asked, bad: Bad | None
     ) -> np.ndarray:
         with asked.watch(f"reading {self.many}") as progress:
             found = learner.read(files, self.many, progress, bad)
@@ -310,7 +315,7 @@ def named_kind(name: str) -> Inputs:
     return kind
 
 
-def inputs_of(learner: LearnerBase) -> Inputs:
+def inputs_of(learner: TaskLearner) -> Inputs:
     """How a learner's inputs are read."""
     return named_kind(learner.kind.name)
 

@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 from arml.core.episodes import Task
 from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
+from arml.predict.base import Predictor
 from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
 from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
 from arml.results.files import RunError, read_arrays
@@ -59,7 +60,7 @@ class FewShotLearner(TrainedLearner):
             f"name, got {type(what).__name__}: make one of these"
         )
 
-    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Predictor:
         """Learn a task from its support set.
 
         **Arguments**
@@ -75,7 +76,7 @@ class FewShotLearner(TrainedLearner):
           same are left out together wherever examples are (for tables it may be the name of a
           column); for tables `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
 
-        Returns a `Predictor`; of a table a `arml.tables.predictor.TablePredictor`.
+        Returns a `Predictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
         return self.kind.predictor.learned(self, x, y, sample_weight, **options)
@@ -92,7 +93,7 @@ def _unpacked(files: dict[str, bytes], model: Path | None) -> FewShotLearner:
     return unpacked(FewShotLearner.of, files).with_model(model)
 
 
-def read_predictor(folder: Path, model: Path | str | None = None) -> Any:
+def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
     """A predictor that was saved. **Raises** `RunError` if it is altered or cut short."""
     learner, task = read_learner(FewShotLearner, folder)
     if task is None:

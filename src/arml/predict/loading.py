@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arml.predict.base import LearnerBase
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
     ENCODED,
@@ -29,7 +29,7 @@ from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
 
-def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
+def load(learner: object, model: Path | str | None = None, **options: Any) -> TaskLearner:
     """A learner, ready for tasks of one's own.
 
         learner = arml.load("regression2d")
@@ -56,14 +56,14 @@ def load(learner: Any, model: Path | str | None = None, **options: Any) -> Any:
                 return kind.learner(model or learner, **options)
     if options:
         raise ValueError(f"{next(iter(options))} is for ONNX models: leave it out")
-    if not isinstance(learner, LearnerBase):
+    if not isinstance(learner, TaskLearner):
         from arml.predict.learner import FewShotLearner
 
         learner = FewShotLearner.of(learner)
     return learner.with_model(model)
 
 
-def adapt(learner: Any, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Any:
+def adapt(learner: object, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Predictor:
     """Learn a task from a few labelled examples.
 
         fitted = arml.fit(arml.build("maml", tasks), tasks, steps=400)
@@ -76,15 +76,14 @@ def adapt(learner: Any, x: Any, y: Any, sample_weight: Any = None, **options: An
     - `x`, `y`, `sample_weight`, `options`: the examples, as `FewShotLearner.adapt` or
       `PhotoLearner.adapt` takes them.
 
-    **Returns** a predictor: `predict`, `predict_proba`, `reliability`, `interval`, `add`, `save`,
-    `to_onnx`.
+    **Returns** an `arml.Predictor`.
 
     **Raises** `ValueError` for examples that cannot be learned, and as `arml.load`.
     """
     return load(learner).adapt(x, y, sample_weight, **options)
 
 
-def load_predictor(folder: Path | str, model: Path | str | None = None) -> Any:
+def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predictor:
     """A predictor that was saved, in its folder or a zip of it. `model` is its frozen network, if
     that is not the package's.
 

@@ -45,10 +45,10 @@ from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 
 _CHUNK = 64
 """Queries that the learner predicts at once."""
-P = TypeVar("P", bound="Predictor")
+P = TypeVar("P", bound="TrainedPredictor")
 
 
-class Predictor(ArrayPredictor):
+class TrainedPredictor(ArrayPredictor):
     """A learned task. `classes` are its labels in order; None for regression.
 
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -56,6 +56,8 @@ class Predictor(ArrayPredictor):
 
     Its methods raise `ValueError` in one line for inputs of another shape.
     """
+
+    learner: TrainedLearner
 
     @property
     def models(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -118,12 +120,14 @@ class Predictor(ArrayPredictor):
         other.model = model
         return other
 
+    def can(self, what: str) -> bool:
+        return super().can(what) and what != "novelty"
+
     def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction, for regression: about `level` of new
         targets lie within, if they are drawn as the examples were. **Raises** `ValueError` as
         `predict`, for classes, and for too few examples: 0.9 needs nine."""
-        if self.classes is not None:
-            raise ValueError("classes have no interval: use predict_proba")
+        self.need("interval")
         outputs, found = self._outputs(self.read(x)), self.reliability()
         half = found.half_width(level)  # type: ignore[union-attr]
         low, high = outputs - half, outputs + half
@@ -191,7 +195,7 @@ class Predictor(ArrayPredictor):
         """The function that a model learns from some of the examples."""
         more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
         given = self.x[kept], self.y[kept], self.classes, *more
-        return Predictor(self.learner, *given, flat=self.flat)._by(model)
+        return TrainedPredictor(self.learner, *given, flat=self.flat)._by(model)
 
     @cached_property
     def _function(self) -> Function:

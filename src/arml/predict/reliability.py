@@ -344,7 +344,7 @@ def _word(model: str) -> str:
 
 
 def curve_in_words(curve: Mapping[int, float]) -> str:
-    """How the accuracy grows with the number of examples: see `PredictorBase.learning_curve`."""
+    """How the accuracy grows with the number of examples: see `Predictor.learning_curve`."""
     each = ", ".join(f"{accuracy:.0%} from {n}" for n, accuracy in curve.items())
     return f"accuracy by the number of examples of a class that are learned from: {each}"
 

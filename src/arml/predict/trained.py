@@ -26,7 +26,7 @@ from arml.datasets.features import Extractor, remade
 from arml.experiment.options import Experiment, from_json, problem_of, to_json
 from arml.experiment.recipes import initial, kind_of, widened
 from arml.nn.networks import Body
-from arml.predict.base import LearnerBase
+from arml.predict.base import TaskLearner
 from arml.predict.files import (
     AGAIN,
     LEARNED,
@@ -75,7 +75,7 @@ class Content(msgspec.Struct):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainedLearner(LearnerBase):
+class TrainedLearner(TaskLearner):
     """A meta-trained learner that can be used without the data that it was trained on."""
 
     learner: MetaLearner

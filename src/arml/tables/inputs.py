@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from arml.predict.base import PredictorBase
+from arml.predict.base import Predictor
 from arml.predict.inputs import checked_array
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
 from arml.predict.reading import Bad, OnItem
@@ -19,9 +19,10 @@ class Vectors(Inputs):
     """Vectors of numbers: arrays `[n, d]`, or the rows of a table."""
 
     trained = True
+    can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
     one, many = "row", "tables"
     cells = ()
-    asks = ()
+    asks: ClassVar[tuple[str, ...]] = ()
     advice = (
         "name a CSV file (a spreadsheet program saves one), or use the learner photos for pictures"
     )
@@ -40,7 +41,7 @@ class Vectors(Inputs):
         return checked_array(x, learner.problem.features, what)
 
     def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: PredictorBase | None = None
+        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
         from arml.tables.sheet import numbers_of
 
@@ -76,6 +77,7 @@ class Tables(Vectors):
     plain = False
     like = "tables"
     tab = "tables"
+    can = frozenset({"add", "interval", "matter", "learning_curve"})
     asks = ("columns", "without", "keep", "dates", "group", "matter")
 
     @property

@@ -44,7 +44,7 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, PredictorBase, softmax
+from arml.predict.base import LEARNER, Predictor, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import (
     alike,
@@ -55,6 +55,7 @@ from arml.predict.inputs import (
 )
 from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
 from arml.predict.predictor import by_chunks, called
+from arml.predict.reading import Bad
 from arml.predict.reliability import FEW, WORDS, conformal_rank
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
@@ -110,13 +111,14 @@ def _warn(line: str) -> None:
     warnings.warn(line, stacklevel=5)  # at the caller of `predict`
 
 
-class TablePredictor(PredictorBase):
+class TablePredictor(Predictor):
     """A learned task of tables. `classes` are its labels in order; None for numbers.
 
     Rows to predict are read as the examples were: other columns may be there, in any order.
     """
 
     flat = True
+    learner: TrainedLearner
 
     def __init__(
         self,
@@ -288,6 +290,8 @@ class TablePredictor(PredictorBase):
     def read(
         self,
         x: Any,
+        bad: Bad | None = None,
+        *,
         where: str = "the table",
         lines: Sequence[int] | None = None,
         tell: Callable[[str], object] = _warn,
@@ -313,8 +317,7 @@ class TablePredictor(PredictorBase):
 
         **Raises** `ValueError` as `predict`, for classes, and for a level that is no share.
         """
-        if self.classes is not None:
-            raise ValueError("classes have no interval: use predict_proba")
+        self.need("interval")
         centre, scale = self._fitted(self.read(x).values).T
         half = widening(self._distances, level, self._independent) * scale
         return centre - half, centre + half
@@ -388,12 +391,20 @@ class TablePredictor(PredictorBase):
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
 
-    def to_onnx(self, path: Path | str) -> None:
-        """**Raises** `ValueError`: an ONNX file cannot read the cells of a table."""
-        raise ValueError(
-            f"{path}: this predictor predicts rows of tables, whose cells an ONNX file cannot "
-            "read: save it, copy its folder, and use `arml predict` there"
-        )
+    def add(self, x: Any, y: Any) -> "TablePredictor":
+        """A predictor that has learned from these rows, too; they may be of new classes. Columns
+        are read as those of the first examples were. **Raises** `ValueError` as `adapt`."""
+        rows = self.read(x).values
+        answers, groups = self._joined(y, len(rows))
+        values = np.concatenate([self.values, rows])
+        classes, targets = None, np.zeros(0)
+        if self.classes is None:
+            targets = checked_targets(answers, self.problem, len(values))[0].ravel()
+        else:
+            classes, targets = checked_labels(answers, len(values))
+        added = TablePredictor(self.learner, self.schema, values, targets, classes, groups)
+        added.target = self.target
+        return added
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder: the learner's, and its examples as they came. **Raises** `RunError`

@@ -1,0 +1,156 @@
+"""The contract that every predictor keeps, whatever its inputs are; and `arml check`, which runs it
+on somebody's own kind of inputs, and the contract of methods on methods, networks and tasks."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from arml.experiment.contract import Finding, check_part, found_by, require
+from arml.predict.base import CAPABILITIES, Predictor, TaskLearner
+from arml.predict.kinds import named_kind
+from arml.predict.loading import load, load_predictor
+
+
+def check(part: str, name: str) -> Iterator[Finding]:
+    """Run the contract on a registered method, network, kind of tasks or kind of inputs.
+
+        [finding for finding in arml.check("tasks", "functions") if not finding.passed]
+
+    A method is checked on small tasks of each kind that it is made for. A network is checked with
+    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a
+    hundred are drawn, and looked at. A kind of inputs learns its `examples`. The values come one by
+    one, because each check compiles a program.
+
+    **Arguments**
+
+    - `part`: `method`, `network`, `tasks` or `inputs`.
+
+    **Raises** `ValueError` for a name that is not registered.
+    """
+    if part != "inputs":
+        yield from check_part(part, name)
+        return
+    kind = named_kind(name)
+    if kind.trained:
+        raise ValueError(
+            f"the learners of {name} are meta-trained: check one of them by "
+            "arml.predict.contract.check_predictor"
+        )
+    yield from check_predictor(f"inputs {name}", load(name), *kind.examples())
+
+
+def check_predictor(
+    subject: str, learner: TaskLearner, x: Any, y: Sequence[Any]
+) -> Iterator[Finding]:
+    """Run the contract on what a learner learns from these examples: of two classes or more, four
+    of each at least, or numbers. They differ, and the first of each class come first."""
+    try:
+        predictor = learner.adapt(x, y)
+    except Exception as error:  # somebody's own code runs here
+        yield Finding(subject, "learns_its_examples", " ".join(str(error).split()), False)
+        return
+    for one in CHECKS:
+        yield found_by(subject, one.__name__.removeprefix("check_"), partial(one, predictor, x, y))
+
+
+def _some(x: Any, places: Sequence[int]) -> Any:
+    """Some of the examples, as they came."""
+    if isinstance(x, dict):
+        return {name: [cells[i] for i in places] for name, cells in x.items()}
+    return x[list(places)] if isinstance(x, np.ndarray) else [x[i] for i in places]
+
+
+def _outputs(predictor: Predictor, x: Any) -> np.ndarray:
+    return predictor.predict(x) if predictor.classes is None else predictor.predict_proba(x)
+
+
+def check_answers_are_labels_or_numbers(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+    answers = predictor.predict(x)
+    require(len(answers) == len(y), f"predict gives {len(answers)} answers to {len(y)} inputs")
+    if predictor.classes is None:
+        require(bool(np.all(np.isfinite(answers))), "a predicted number is not finite")
+        return
+    require({*predictor.classes.tolist()} == {*y}, "classes are not the labels of the examples")
+    chances = predictor.predict_proba(x)
+    require(chances.shape == (len(y), len(predictor.classes)), f"got {chances.shape}")
+    np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
+    require(
+        bool(np.all(predictor.classes[chances.argmax(axis=1)] == answers)),
+        "predict is not the most probable class",
+    )
+
+
+def check_each_query_is_answered_by_itself(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+    whole, places = _outputs(predictor, x), [2, 0, 3]
+    np.testing.assert_allclose(_outputs(predictor, _some(x, places)), whole[places], atol=1e-4)
+    np.testing.assert_allclose(_outputs(predictor, _some(x, [1])), whole[[1]], atol=1e-4)
+
+
+def check_it_says_how_far_to_trust_it(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+    found = predictor.reliability()
+    names = [f"example {i + 1}" for i in range(len(y))]
+    require(all("\n" not in line for line in found.lines(names)), "a line has an end within")
+    if predictor.classes is not None:
+        marks, right = predictor.evaluate(x, y), np.mean(predictor.predict(x) == np.asarray(y))
+        require(abs(marks.accuracy - right) < 1e-6, "evaluate gives another accuracy than predict")
+
+
+def check_saved_and_loaded_is_the_same(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+    with TemporaryDirectory() as place:
+        predictor.save(Path(place) / "kept")
+        again = load_predictor(Path(place) / "kept")
+        np.testing.assert_allclose(_outputs(again, x), _outputs(predictor, x), atol=1e-5)
+        require(again.learner.kind.name == predictor.learner.kind.name, "its kind is another")
+
+
+def check_it_has_the_capabilities_that_it_declares(
+    predictor: Predictor, x: Any, y: Sequence[Any]
+) -> None:
+    def onnx() -> None:
+        with TemporaryDirectory() as place:
+            predictor.to_onnx(Path(place) / "file.onnx")
+
+    def added() -> None:
+        new = y[0] + 1 if predictor.classes is None else "another class"
+        other = predictor.add(_some(x, [0, 1]), [new, new])
+        require(len(other.y) == len(predictor.y) + 2, "add does not add the examples")
+        require(len(predictor.y) == len(y), "add changes the predictor")
+
+    def near() -> None:
+        require(predictor.novelty(x).shape == (len(y),), "novelty is not one number an input")
+
+    def within() -> None:
+        low, high = predictor.interval(x, 0.5)
+        require(bool(np.all(low <= high)), "an interval ends before it begins")
+
+    works = {
+        "add": added,
+        "interval": within,
+        "matter": predictor.matter,
+        "novelty": near,
+        "learning_curve": predictor.learning_curve,
+        "to_onnx": onnx,
+    }
+    for what in CAPABILITIES:
+        if predictor.can(what):
+            works[what]()
+            continue
+        try:
+            works[what]()
+        except ValueError as error:
+            require("those of" in str(error), f"the error about {what} names no kind: {error}")
+        else:
+            raise AssertionError(f"{what} works, and can({what!r}) is False")
+
+
+CHECKS = (
+    check_answers_are_labels_or_numbers,
+    check_each_query_is_answered_by_itself,
+    check_it_says_how_far_to_trust_it,
+    check_saved_and_loaded_is_the_same,
+    check_it_has_the_capabilities_that_it_declares,
+)
