@@ -37,8 +37,9 @@ import arml
 from arml.datasets.decode import decode
 from arml.datasets.folders import open_source
 from arml.nn.edges import histograms
-from arml.photographs.learner import PhotoLearner, PhotoPredictor
+from arml.photographs.learner import PhotoLearner
 from arml.predict.base import softmax
+from arml.predict.encoded import EncodedPredictor
 from arml.predict.head import TEMPERATURES, unit_roots
 from common import HERE, machine, write
 
@@ -198,7 +199,7 @@ def compared(family: Family, sides: dict[str, Side], shots: int, n: int) -> dict
     return rows
 
 
-def measures(predictor: PhotoPredictor, x: np.ndarray) -> dict[str, np.ndarray]:
+def measures(predictor: EncodedPredictor, x: np.ndarray) -> dict[str, np.ndarray]:
     """Measures of how far vectors are from all classes."""
     head, z, known = predictor.head, unit_roots(x), unit_roots(predictor.x)
     means = np.stack([known[predictor.y == k].mean(axis=0) for k in range(WAYS)])

@@ -26,7 +26,7 @@ from arml.app.server import served
 from arml.cli import main
 from arml.datasets.decode import resize
 from arml.datasets.starter import load_starter
-from arml.photographs.learner import PhotoPredictor
+from arml.predict.encoded import EncodedPredictor
 from serving import Site, serving
 
 
@@ -141,7 +141,7 @@ def test_the_page_answers_as_the_command(tmp_path):
     files = sorted((tmp_path / "own").rglob("*.png"))
     estimator = arml.FewShotClassifier().fit(files, content["labels"])
     np.testing.assert_allclose(answer["probabilities"], estimator.predict_proba(files), atol=1e-3)
-    name = "photos" if isinstance(estimator.predictor_, PhotoPredictor) else "starter"
+    name = "photos" if isinstance(estimator.predictor_, EncodedPredictor) else "starter"
     assert answer["remark"].startswith(f"{name} (the pictures are grey like drawings")
     assert answer["evaluation"]["summary"] == str(
         estimator.predictor_.evaluate(estimator._queries(files), content["labels"])

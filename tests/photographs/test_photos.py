@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arml.photographs.learner import PhotoLearner, load_photo_predictor
+from arml.photographs.learner import PhotoLearner
 from arml.photographs.starter import starter_if_better
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
@@ -182,7 +182,7 @@ def test_predicts_adds_and_checks(predictor, caplog):
 def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     new = [blob((210, 40, 20), 50)]
     predictor.save(tmp_path / "p")
-    for other in (load_photo_predictor(tmp_path / "p"), pickle.loads(pickle.dumps(predictor))):
+    for other in (arml.load_predictor(tmp_path / "p"), pickle.loads(pickle.dumps(predictor))):
         np.testing.assert_array_equal(other.predict_proba(new), predictor.predict_proba(new))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -191,7 +191,7 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
     file = tmp_path / "p" / "config.json"
     file.write_text(file.read_text().replace('"red"', '"rod"'))
     with pytest.raises(RunError, match="altered"):
-        load_photo_predictor(tmp_path / "p")
+        arml.load_predictor(tmp_path / "p")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, command):
     _, said = command("adapt photos --support own --save kept --group", r"[01]?(\d?)\.png")
     assert "6 groups of pictures" in said
     assert "8 examples in 6 groups" in said
-    assert load_photo_predictor(place / "kept").groups.tolist() == [0, 0, 1, 2, 3, 3, 4, 5]
+    assert arml.load_predictor(place / "kept").groups.tolist() == [0, 0, 1, 2, 3, 3, 4, 5]
     assert command("predict kept photos --none")[0].count("\n") == 9
     Path("few.csv").write_text("a,b\n1,x\n2,y\n")
     for words, refused in (

@@ -82,6 +82,6 @@ def test_a_model_alone_learns_predicts_and_is_exported_as_one_file(place, comman
 
 def test_the_page_has_the_model(place):
     tab = served(place / "eye.onnx").pictures
-    assert (tab.name, tab.learner.pictures.size, tab.choose) == ("eye.onnx", SIZE, False)
+    assert (tab.name, tab.learner.extractor.size, tab.choose) == ("eye.onnx", SIZE, False)
     with pytest.raises(ValueError, match="this learner uses no frozen model"):
         served(Path("starter"), place / "eye.onnx")

@@ -21,6 +21,7 @@ from arml.photographs.starter import starter_if_better
 from arml.predict.base import TaskLearner
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
+from arml.predict.kinds import inputs_of
 from arml.predict.loading import load_predictor
 from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json, read_as
@@ -232,7 +233,7 @@ def _opened(data: bytes, tab: Tab) -> Any:
         predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
     except (ValueError, OSError) as error:
         raise ValueError(f"this is no predictor that the page kept: {error}") from error
-    if predictor.classes is None or predictor.learner.kind.tab != "pictures":
+    if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor
 

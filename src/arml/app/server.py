@@ -36,6 +36,7 @@ from arml.app import picture_tab, table_tab
 from arml.app.picture_tab import Limits, Tab
 from arml.app.table_tab import Kind
 from arml.photographs.inputs import reader_of
+from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
 from arml.results.files import Json
 
@@ -188,10 +189,10 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     if learner is not None:
         named = load(learner, model, **options)
         classes = named.problem.kind == "classification"
-        if classes and named.kind.tab == "pictures":
+        if classes and inputs_of(named).tab == "pictures":
             own = learner if learner.suffix == ".onnx" else model
             return Served(Tab(named, learner.resolve().name, model=own), kinds)
-        if named.kind.tab != "tables":
+        if inputs_of(named).tab != "tables":
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
         kinds["classes" if classes else "numbers"] = named
     return Served(Tab(load("photos"), "photos", choose=True), kinds)

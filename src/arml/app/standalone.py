@@ -9,16 +9,14 @@ import json
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arml.predict.base import Predictor
 from arml.predict.encoded import EncodedPredictor
 from arml.predict.files import packed
+from arml.predict.kinds import inputs_of
 from arml.results.files import Json, write_bytes, write_text
-
-if TYPE_CHECKING:
-    from arml.predict.predictor import TrainedPredictor
 
 SCRIPT, CODE, MACHINE = (
     "ort.wasm.min.js",
@@ -38,9 +36,7 @@ def check_runtime(runtime: Path) -> None:
         )
 
 
-def write_offline_page(
-    predictor: "TrainedPredictor | EncodedPredictor", folder: Path, runtime: Path
-) -> None:
+def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> None:
     """Write the page of a predictor of pictures.
 
     **Arguments**
@@ -50,7 +46,7 @@ def write_offline_page(
     **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
     as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
-    if predictor.classes is None or predictor.learner.kind.tab != "pictures":
+    if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
@@ -96,7 +92,9 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
     def fitted(vectors: jax.Array, member: jax.Array, weight: jax.Array) -> tuple[jax.Array, ...]:
         return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
-    vectors = partial(vectors_of, extractor=predictor.learner.extractor)
+    extractor = predictor.learner.extractor
+    assert extractor is not None, "pictures that are no pixels have one"
+    vectors = partial(vectors_of, extractor=extractor)
     write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
     n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]
     parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1)

@@ -17,6 +17,7 @@ from tyro.conf import Positional
 from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
 from arml.cli.inputs import asked_of
 from arml.core.inputs import INPUTS
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.kinds import Asked, Queries, inputs_of, is_table
 from arml.results.files import write_text
 
@@ -202,7 +203,7 @@ def _predict_on(options: PredictOptions, on: str) -> None:
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
 
 
-def _asked(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: str) -> Asked:
+def _asked(options: AnswerOptions, learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
     """How a learner's inputs are to be read. **Raises** `ValueError` for paths of another kind, and
     for an option that its inputs or its answers do not have."""
     asked, kind = asked_of(learner, paths, name), inputs_of(learner)
@@ -218,7 +219,7 @@ def _asked(options: AnswerOptions, learner: Any, paths: Sequence[Path], name: st
     return asked
 
 
-def _learned(options: AdaptOptions) -> tuple[Asked, Any, list[str]]:
+def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     """How the inputs were read, the predictor, and the names of the examples. Pictures are learned
     by `photos`, or by `starter` if that is better, unless a learner is named."""
     if options.learner is None and is_table(options.support):
@@ -294,7 +295,7 @@ Columns = list[tuple[str, Iterable[Any]]]
 
 
 def _answer(
-    predictor: Any, queries: Queries, options: AnswerOptions, asked: Asked
+    predictor: Predictor, queries: Queries, options: AnswerOptions, asked: Asked
 ) -> "list[Answer]":
     """Write the answers; returns those that are labels."""
     from arml.predict.answers import free_name
@@ -357,7 +358,7 @@ def _files(
         tell(f"copied into {options.sort_into}: {found}")
 
 
-def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
+def _numbers(predictor: Predictor, batches: Iterable[Any], level: float) -> Columns:
     """The predicted numbers, and their intervals if there are enough examples for the level."""
     from arml.predict.reliability import digits_of  # scikit-learn, which classes do not need
 
@@ -374,13 +375,16 @@ def _numbers(predictor: Any, batches: Iterable[Any], level: float) -> Columns:
     ]
 
 
-def _labels(predictor: Any, queries: Queries, names: Sequence[str], none: bool) -> "list[Answer]":
+def _labels(
+    predictor: Predictor, queries: Queries, names: Sequence[str], none: bool
+) -> "list[Answer]":
     """The label, its probability and the novelty of each query, or its problem."""
     from arml.predict.answers import Answer
 
     many = inputs_of(predictor.learner).many
     answers: list[Answer] = []
     for batch in queries.batches:
+        assert predictor.classes is not None
         chances = predictor.predict_proba(batch)
         novelty = predictor.novelty(batch) if predictor.can("novelty") else None
         labels = predictor.classes[chances.argmax(axis=1)].astype(object)

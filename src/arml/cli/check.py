@@ -16,7 +16,8 @@ from arml.cli.console import parse
 class CheckOptions:
     """Check methods, networks, tasks and kinds of inputs against the contract that those of the
     package keep: a finite gradient reaches every meta-parameter, a task is learned alike whatever
-    other tasks stand beside it, a saved predictor answers as before, and so on. It takes about a minute for a method.
+    other tasks stand beside it, a saved predictor answers as before, and so on. It takes about a
+    minute for a method.
 
     The exit status is 1 if a check fails.
     """

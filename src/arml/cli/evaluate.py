@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from rich.console import Console
@@ -220,7 +220,7 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     asked.target = options.target
     names, x, y = inputs_of(learner).labelled(learner, query, asked, predictor)
     # Rows of a table may be equal by chance.
-    if same := _equal_to_examples(x, predictor):
+    if same := predictor.equal_examples(x):
         tell(
             f"warning: {same} of {len(y)} queries equal examples that the predictor learned from; "
             "if they are the same cases, the score is better than for new ones: leave them out"
@@ -237,13 +237,6 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     mistakes = [names[i] for i in marks.mistakes.tolist()]
     found = {**marks.as_json(), "by": predictor.model, "mistakes": mistakes}
     return found, [*marks.lines(names), _by_class(found)]
-
-
-def _equal_to_examples(x: Any, predictor: Any) -> int:
-    """How many inputs equal examples that a predictor learned from."""
-    rows, examples = (x.values, predictor.values) if hasattr(x, "values") else (x, predictor.x)
-    known = {row.tobytes() for row in np.ascontiguousarray(examples)}
-    return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
 
 
 def _by_class(found: Json) -> Table:

@@ -47,30 +47,31 @@ class Pictures(Inputs):
     tab = "pictures"
     advice = "name folders or images, or use the learner tables"
 
-    def content(self, item: Any, place: int) -> tuple[str, Any]:
+    def content(self, item: object, place: int) -> tuple[str, Any]:
         return content_of(item, place)
 
-    def items(self, x: Any) -> list[Any]:
+    def items(self, x: object) -> list[Any]:
         return single_pictures(x)
 
     def read(
         self,
-        learner: Any,
-        x: Any,
+        learner: TaskLearner,
+        x: object,
         what: str = "queries",
         progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
         problem = learner.problem
-        single = isinstance(x, list | tuple) and len(x) and isinstance(x[0], (*FILES, np.ndarray))
-        if single and np.shape(x[0]) != problem.features:
+        first = x[0] if isinstance(x, list | tuple) and x else None
+        shape = getattr(first, "shape", ())
+        if isinstance(first, (*FILES, np.ndarray)) and shape != problem.features:
             return reader_of(learner).read(x, progress, bad)
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 
     def show(self, file: Member) -> Shown:
         return Shown(as_image(pixels_of([file], THUMBNAIL, crop=1.0, bad={})[0]))
 
-    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
         """For each picture the patch of a grid of `GRID` by `GRID`, on the pixels that the learner
         reads, without which its label is least probable; and the probabilities with and without.
         The patch has the picture's mean colour then."""
@@ -102,7 +103,7 @@ class Photographs(Pictures):
     trained = False
     can = frozenset({"add", "novelty", "learning_curve", "to_onnx"})
 
-    def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner:
+    def learner(self, model: Path | str | None = None, **options: object) -> TaskLearner:
         from arml.photographs.learner import PhotoLearner
 
         return PhotoLearner(model, **options)
@@ -117,7 +118,7 @@ class Photographs(Pictures):
         return [one.clip(0, 255).astype(np.uint8) for one in every], labels
 
     def better(
-        self, predictor: Predictor, x: Any, labels: Sequence[Any]
+        self, predictor: Predictor, x: object, labels: Sequence[Any]
     ) -> tuple[Predictor | None, str]:
         from arml.photographs.starter import starter_if_better
 
@@ -130,7 +131,7 @@ class Photographs(Pictures):
         return PhotoLearner(remade(facts, model, threads=1))
 
 
-def reader_of(learner: Any) -> PictureReader:
+def reader_of(learner: TaskLearner) -> PictureReader:
     """How a learner of pictures makes its inputs of their pixels."""
     if (extractor := learner.extractor) is not None:
         return PictureReader(extractor.size, extractor, extractor.crop)

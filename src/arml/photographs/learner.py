@@ -27,7 +27,7 @@ class PhotoLearner(EncodedLearner):
       those of `preprocessor_config.json` or assumed: see `arml.datasets.features.Extractor`.
     """
 
-    def __init__(self, model: Path | str | Extractor | None = None, **options: Any) -> None:
+    def __init__(self, model: Path | str | Extractor | None = None, **options: object) -> None:
         super().__init__(named_kind("photographs"))
         if isinstance(model, Extractor):
             self._extractor = model

@@ -35,7 +35,7 @@ class PictureReader(NamedTuple):
     """The part that is cut off: see `arml.datasets.decode.cropped`."""
 
     def read(
-        self, pictures: Any, progress: OnItem | None = None, bad: Bad | None = None
+        self, pictures: object, progress: OnItem | None = None, bad: Bad | None = None
     ) -> np.ndarray:
         """The inputs of a list of pictures: see `each`."""
         pixels = pixels_of(pictures, self.size, crop=self.crop, progress=progress, bad=bad)
@@ -43,7 +43,7 @@ class PictureReader(NamedTuple):
 
 
 def pixels_of(
-    x: Any,
+    x: object,
     size: int = _SMALL,
     *,
     crop: Crop = False,
@@ -53,13 +53,13 @@ def pixels_of(
     """Pictures of any size as pixels; stretched, unless `crop` first cuts off a part: see
     `each`."""
 
-    def one(picture: Any, place: int) -> np.ndarray:
+    def one(picture: object, place: int) -> np.ndarray:
         return sized(*content_of(picture, place), size, crop=crop)
 
     return each(one, single_pictures(x), np.zeros((size, size, 3), np.uint8), progress, bad)
 
 
-def single_pictures(x: Any) -> list[Any]:
+def single_pictures(x: object) -> list[Any]:
     """The pictures of a list or an array. **Raises** `ValueError` for anything else."""
     shape: Any = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)
@@ -68,7 +68,7 @@ def single_pictures(x: Any) -> list[Any]:
     return items_of(x, "pictures")
 
 
-def content_of(picture: Any, place: int) -> tuple[str, bytes | np.ndarray]:
+def content_of(picture: object, place: int) -> tuple[str, bytes | np.ndarray]:
     """The name of a picture in messages, and the bytes of its file or its pixels `[h, w, 3]`."""
     where, picture = opened(picture, f"picture {place + 1}")
     if isinstance(picture, bytes):

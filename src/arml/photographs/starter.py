@@ -14,7 +14,9 @@ GREY = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 
 
-def starter_if_better(predictor: Predictor, pictures: Any, labels: Any) -> tuple[Any | None, str]:
+def starter_if_better(
+    predictor: Predictor, pictures: object, labels: object
+) -> tuple[Predictor | None, str]:
     """The predictor of `starter` if it predicts the examples better than `predictor`, else None;
     and the reason in words. `starter` was trained on grey drawings and is tried on grey pictures.
     Where no example can be left out (a class has one, or copies of one), `starter` is chosen.

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from arml.predict.base import Predictor
 from arml.predict.files import check_new
 from arml.predict.kinds import Shown, inputs_of
 from arml.predict.reliability import Reliability, curve_in_words
@@ -81,7 +82,7 @@ def _free(path: Path, taken: set[Path]) -> Path:
 
 def write_answers(
     out: Path,
-    predictor: Any,
+    predictor: Predictor,
     names: Sequence[str],
     answers: Sequence[Answer],
     shown: Mapping[str, Shown],
@@ -100,7 +101,8 @@ def write_answers(
     from arml.report.render import block, html
 
     found, many = predictor.reliability(), inputs_of(predictor.learner).many
-    first = [names[int(np.argmax(predictor.y == k))] for k in range(len(predictor.classes))]
+    assert isinstance(found, Reliability), "numbers have no labels to show"
+    first = [names[int(np.argmax(predictor.y == k))] for k in range(len(found.classes))]
     doubts = [(names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_SHOWN]]
     read = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     said = []

@@ -6,7 +6,7 @@ They load no JAX, which photographs do not need.
 
 import abc
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,14 +86,16 @@ class TaskLearner(abc.ABC):
         return self  # it never changes, and scikit-learn copies parameters often
 
     @abc.abstractmethod
-    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> "Predictor":
+    def adapt(
+        self, x: object, y: object, sample_weight: object = None, **options: object
+    ) -> "Predictor":
         """Learn a task from its support set. **Raises** `ValueError` for examples that cannot be
         learned."""
 
     @abc.abstractmethod
     def read(
         self,
-        x: Any,
+        x: object,
         what: str = "queries",
         progress: OnItem | None = None,
         bad: Bad | None = None,
@@ -175,13 +177,13 @@ class Predictor(abc.ABC):
         """Write it as a folder, which `arml.load_predictor` reads. **Raises** `RunError` if it
         cannot be written, or if the folder holds something else."""
 
-    def add(self, x: Any, y: Any) -> "Predictor":
+    def add(self, x: object, y: object) -> "Predictor":
         """A predictor that has learned from these examples, too; they may be of new classes. This
         one stays as it is. **Raises** `ValueError` as `adapt`."""
         self.need("add")
         raise NotImplementedError
 
-    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
         within, if they are drawn as the examples were. **Raises** `ValueError` as `predict`, and
         for a level that so few examples cannot give."""
@@ -200,12 +202,12 @@ class Predictor(abc.ABC):
         self.need("to_onnx")
         raise NotImplementedError
 
-    def read(self, x: Any, bad: Bad | None = None) -> Any:
+    def read(self, x: object, bad: Bad | None = None) -> Any:
         """The inputs as every method takes them, too, checked and converted; `bad` as in
         `TaskLearner.read`."""
         return self.learner.read(x, bad=bad)
 
-    def _reading(self, x: Any, errors: str) -> tuple[Any, list[int]]:
+    def _reading(self, x: object, errors: str) -> tuple[Any, list[int]]:
         """The inputs, and the places of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
@@ -214,12 +216,9 @@ class Predictor(abc.ABC):
         bad: Bad = {}
         inputs = self.read(x, bad)
         for place, problem in bad.items():
-            file = isinstance(x, Sequence) and isinstance(x[place], str | Path)
-            LOG.warning(
-                "%s cannot be read: %s",
-                x[place] if file else f"{self.learner.kind.one} {place + 1}",
-                problem,
-            )
+            item = x[place] if isinstance(x, Sequence) else None
+            named = item if isinstance(item, str | Path) else f"{self.learner.kind.one} {place + 1}"
+            LOG.warning("%s cannot be read: %s", named, problem)
         return inputs, [*bad]
 
     @abc.abstractmethod
@@ -237,7 +236,7 @@ class Predictor(abc.ABC):
         cached = {name for name, value in every if isinstance(value, cached_property)}
         return {k: v for k, v in vars(self).items() if k not in cached - {"weights"}}
 
-    def predict(self, x: Any, none: str | None = None, errors: str = "raise") -> np.ndarray:
+    def predict(self, x: object, none: str | None = None, errors: str = "raise") -> np.ndarray:
         """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
 
         **Arguments**
@@ -262,14 +261,14 @@ class Predictor(abc.ABC):
             labels[bad] = None
         return labels
 
-    def outside(self, x: Any, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
+    def outside(self, x: object, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
         """Whether each input with these probabilities may belong to none of the classes: see
         `predict`."""
         found = self.reliability()
         assert isinstance(found, Reliability)
         return np.asarray(chances.max(axis=1) < found.threshold())
 
-    def predict_proba(self, x: Any, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, x: object, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
         """The probability of each class, columns in the order of `classes`; `errors` as in
         `predict`. **Raises** `ValueError` as `predict`, and for regression."""
         if self.classes is None:
@@ -288,7 +287,7 @@ class Predictor(abc.ABC):
             )
         return self
 
-    def evaluate(self, x: Any, y: Any) -> Evaluation:
+    def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
         confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
         label that is not among `classes`."""
@@ -324,7 +323,7 @@ class Predictor(abc.ABC):
         assert isinstance(found, Reliability)
         return {**curve, most: found.accuracy}
 
-    def reliability(self, groups: Any = None) -> Reliability | NumberReliability:
+    def reliability(self, groups: object = None) -> Reliability | NumberReliability:
         """How far it can be trusted: its accuracy or error on examples that are left out, of all
         models, and which examples look mislabelled. Each fold learns anew, and nothing that reads
         labels is kept from one fold to the next. Computed once.
@@ -342,7 +341,7 @@ class Predictor(abc.ABC):
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
-    def _joined(self, y: Any, n: int) -> tuple[list[Any], Numbers | None]:
+    def _joined(self, y: object, n: int) -> tuple[list[Any], Numbers | None]:
         """The answers of all examples when `n` with the answers `y` are added, and their groups:
         each new one is a group of its own. **Raises** `ValueError` for another number."""
         known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
@@ -355,6 +354,10 @@ class Predictor(abc.ABC):
         if groups is not None:
             groups = np.append(groups, groups.max(initial=0) + 1 + np.arange(n))
         return [*known.tolist(), *others.tolist()], groups
+
+    def equal_examples(self, x: object) -> int:
+        """How many of the inputs equal examples."""
+        return equal_rows_of(self.read(x), self.x)
 
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
@@ -384,13 +387,13 @@ class Predictor(abc.ABC):
         """Equal examples have one number."""
         return equal_inputs(self.x, self.learner.kind.near)
 
-    def novelty(self, x: Any, errors: str = "raise") -> Float[np.ndarray, " n"]:
+    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
         """How far each input is from all classes; above 1 it may belong to none. `errors` as in
         `predict`. Only predictors have it whose measure tells more than the probabilities."""
         self.need("novelty")
         raise NotImplementedError
 
-    def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of inputs, in which the learner compares them with the classes; None for a
         learner that adapts all of its weights."""
         return None
@@ -399,6 +402,12 @@ class Predictor(abc.ABC):
         """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
         with sum one; for class prototypes a row is a class. None for a learner without a graph."""
         return None
+
+
+def equal_rows_of(rows: np.ndarray, examples: np.ndarray) -> int:
+    """How many rows equal examples."""
+    known = {row.tobytes() for row in np.ascontiguousarray(examples)}
+    return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
 
 
 class ArrayPredictor(Predictor):
@@ -425,7 +434,7 @@ class ArrayPredictor(Predictor):
         more = {"sample_weight": self.sample_weight, "groups": self.groups}
         return every | {name: array for name, array in more.items() if array is not None}
 
-    def add(self, x: Any, y: Any) -> Predictor:
+    def add(self, x: object, y: object) -> Predictor:
         """A predictor that has learned from these examples, too; they may be of new classes. Each
         has the weight 1 and is a group of its own.
 

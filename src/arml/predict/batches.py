@@ -21,6 +21,7 @@ from arml.datasets.decode import LOG
 from arml.datasets.folders import has_suffix
 from arml.experiment.workers import cluster
 from arml.predict.answers import free_name
+from arml.predict.base import Predictor
 from arml.predict.files import check_predictor
 from arml.predict.kinds import Inputs, inputs_of
 from arml.predict.loading import load_predictor
@@ -64,7 +65,7 @@ class BatchPredictor:
         return type(self), (self.folder, self.model, self.level)
 
     @cached_property
-    def predictor(self) -> Any:
+    def predictor(self) -> Predictor:
         """The predictor, as it was saved."""
         return load_predictor(self.folder, self.model)
 
@@ -103,7 +104,7 @@ class BatchPredictor:
             errors[place] = " ".join(problem.split())
         return found[errors == ""] if len(bad) < len(cells) else None
 
-    def _answers(self, x: Any) -> dict[str, Any]:
+    def _answers(self, x: object) -> dict[str, Any]:
         """The columns of the answers to these inputs; to none if they are None."""
         predictor = self.predictor
         values: dict[str, Any] = dict.fromkeys(ANSWERS[predictor.classes is not None], np.nan)
@@ -112,6 +113,7 @@ class BatchPredictor:
             if predictor.is_enough(self.level):
                 values["low"], values["high"] = map(np.ravel, predictor.interval(x, self.level))
         elif x is not None:
+            assert predictor.classes is not None
             chances = predictor.predict_proba(x)
             values["label"] = [*map(str, predictor.classes[chances.argmax(axis=1)].tolist())]
             values["probability"] = chances.max(axis=1)

@@ -1,7 +1,7 @@
 """The contract that every predictor keeps, whatever its inputs are; and `arml check`, which runs it
 on somebody's own kind of inputs, and the contract of methods on methods, networks and tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +44,7 @@ def check(part: str, name: str) -> Iterator[Finding]:
 
 
 def check_predictor(
-    subject: str, learner: TaskLearner, x: Any, y: Sequence[Any]
+    subject: str, learner: TaskLearner, x: object, y: Sequence[Any]
 ) -> Iterator[Finding]:
     """Run the contract on what a learner learns from these examples: of two classes or more, four
     of each at least, or numbers. They differ, and the first of each class come first."""
@@ -64,11 +64,11 @@ def _some(x: Any, places: Sequence[int]) -> Any:
     return x[list(places)] if isinstance(x, np.ndarray) else [x[i] for i in places]
 
 
-def _outputs(predictor: Predictor, x: Any) -> np.ndarray:
+def _outputs(predictor: Predictor, x: object) -> np.ndarray:
     return predictor.predict(x) if predictor.classes is None else predictor.predict_proba(x)
 
 
-def check_answers_are_labels_or_numbers(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+def check_answers_are_labels_or_numbers(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
     answers = predictor.predict(x)
     require(len(answers) == len(y), f"predict gives {len(answers)} answers to {len(y)} inputs")
     if predictor.classes is None:
@@ -84,13 +84,15 @@ def check_answers_are_labels_or_numbers(predictor: Predictor, x: Any, y: Sequenc
     )
 
 
-def check_each_query_is_answered_by_itself(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+def check_each_query_is_answered_by_itself(
+    predictor: Predictor, x: object, y: Sequence[Any]
+) -> None:
     whole, places = _outputs(predictor, x), [2, 0, 3]
     np.testing.assert_allclose(_outputs(predictor, _some(x, places)), whole[places], atol=1e-4)
     np.testing.assert_allclose(_outputs(predictor, _some(x, [1])), whole[[1]], atol=1e-4)
 
 
-def check_it_says_how_far_to_trust_it(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+def check_it_says_how_far_to_trust_it(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
     found = predictor.reliability()
     names = [f"example {i + 1}" for i in range(len(y))]
     require(all("\n" not in line for line in found.lines(names)), "a line has an end within")
@@ -99,7 +101,7 @@ def check_it_says_how_far_to_trust_it(predictor: Predictor, x: Any, y: Sequence[
         require(abs(marks.accuracy - right) < 1e-6, "evaluate gives another accuracy than predict")
 
 
-def check_saved_and_loaded_is_the_same(predictor: Predictor, x: Any, y: Sequence[Any]) -> None:
+def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
     with TemporaryDirectory() as place:
         predictor.save(Path(place) / "kept")
         again = load_predictor(Path(place) / "kept")
@@ -108,7 +110,7 @@ def check_saved_and_loaded_is_the_same(predictor: Predictor, x: Any, y: Sequence
 
 
 def check_it_has_the_capabilities_that_it_declares(
-    predictor: Predictor, x: Any, y: Sequence[Any]
+    predictor: Predictor, x: object, y: Sequence[Any]
 ) -> None:
     def onnx() -> None:
         with TemporaryDirectory() as place:
@@ -127,7 +129,7 @@ def check_it_has_the_capabilities_that_it_declares(
         low, high = predictor.interval(x, 0.5)
         require(bool(np.all(low <= high)), "an interval ends before it begins")
 
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "add": added,
         "interval": within,
         "matter": predictor.matter,

@@ -75,7 +75,7 @@ class EncodedLearner(TaskLearner):
         return Problem("classification", (self.dimension,), 5, 5, 15)
 
     def adapt(  # type: ignore[override]
-        self, x: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
+        self, x: object, y: object, sample_weight: object = None, *, groups: object = None
     ) -> "EncodedPredictor":
         """Learn a task from labelled inputs.
 
@@ -96,7 +96,7 @@ class EncodedLearner(TaskLearner):
         return EncodedPredictor(self, vectors, places, classes, weight, groups)
 
     def read(
-        self, x: Any, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
+        self, x: object, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
     ) -> Float32[np.ndarray, "n d"]:
         """The vectors of inputs, computed on all cores. Those of files are kept in the cache folder
         by the files' content. `bad` gets the problems of inputs that cannot be read, whose vectors
@@ -110,7 +110,7 @@ class EncodedLearner(TaskLearner):
         blank = np.zeros(self.dimension, np.float32)
         return each(self._vector, self.kind.items(x), blank, progress, bad, self.kind.many)
 
-    def _vector(self, item: Any, place: int) -> Float32[np.ndarray, " d"]:
+    def _vector(self, item: object, place: int) -> Float32[np.ndarray, " d"]:
         where, content = self.kind.content(item, place)
         kept, doubts = None, list[str]()
         if isinstance(content, bytes | str):
@@ -165,7 +165,7 @@ class EncodedPredictor(ArrayPredictor):
         logits = self._fitted(train).logits(self.x[test])
         return {self.model: softmax(logits.astype(np.float64))}
 
-    def outside(self, x: Any, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
+    def outside(self, x: object, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
         """Whether each input may belong to none of the classes: its novelty is above 1."""
         return self.novelty(x) > 1
 

@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from arml.predict.base import TaskLearner
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import shipped
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
@@ -32,10 +32,15 @@ class FewShot(BaseEstimator):
     _kind: str
     learner: object
     uses: object = "auto"
-    predictor_: Any
+    predictor_: Predictor
 
     def fit(
-        self: Model, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, keep: Any = ()
+        self: Model,
+        X: object,
+        y: object,
+        sample_weight: object = None,
+        groups: object = None,
+        keep: Any = (),
     ) -> Model:
         """Adapt the learner to the support set.
 
@@ -81,7 +86,7 @@ class FewShot(BaseEstimator):
         self.predictor_ = predictor.using(model)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The label or the target of each input, each by itself.
 
         **Raises** `ValueError` for inputs of another shape, or that are not finite.
@@ -95,11 +100,11 @@ class FewShot(BaseEstimator):
         found: Reliability | NumberReliability = self.predictor_.reliability()
         return found
 
-    def _targets(self, y: Any) -> Any:
+    def _targets(self, y: object) -> Any:
         targets = np.asarray(y)
         return column_or_1d(targets, warn=True) if targets.shape[1:] == (1,) else targets
 
-    def _queries(self, X: Any) -> Any:
+    def _queries(self, X: object) -> Any:
         check_is_fitted(self)
         learner = self.predictor_.learner
         if self.learner is None and learner.problem.spatial:
@@ -107,7 +112,7 @@ class FewShot(BaseEstimator):
         return self._read(X, learner, reset=False)[0]
 
     def _read(
-        self, X: Any, learner: TaskLearner, y: Any = "no_validation", **checks: Any
+        self, X: object, learner: TaskLearner, y: object = "no_validation", **checks: Any
     ) -> tuple[Any, Any]:
         """The inputs as the learner takes them, and `y`, after scikit-learn's checks."""
         features = learner.problem.features
@@ -161,16 +166,17 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         self.uses = uses
         self.class_weight = class_weight
 
-    def _targets(self, y: Any) -> Any:
+    def _targets(self, y: object) -> Any:
         check_classification_targets(y)
         return column_or_1d(y, warn=True)
 
     @property
     def classes_(self) -> np.ndarray:
         """The labels in order."""
+        assert self.predictor_.classes is not None
         return self.predictor_.classes
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
         queries = self._queries(X)
         chances: np.ndarray = self.predictor_.predict_proba(queries)
@@ -180,7 +186,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         chances = chances * compute_class_weight(self.class_weight, classes=self.classes_, y=labels)
         return chances / chances.sum(axis=1, keepdims=True)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         chances = self.predict_proba(X)
         return self.classes_[chances.argmax(axis=1)]
 
@@ -207,7 +213,7 @@ class FewShotRegressor(RegressorMixin, FewShot):
     def __init__(self, learner: object = "tables-regression") -> None:
         self.learner = learner
 
-    def interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, X: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction that holds about `level` of new targets.
         **Raises** `ValueError` as `predict`, and for too few examples."""
         queries = self._queries(X)

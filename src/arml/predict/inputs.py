@@ -89,7 +89,7 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
     return classes, places.astype(np.int32)
 
 
-def _labels(y: Any) -> np.ndarray:
+def _labels(y: object) -> np.ndarray:
     # A list is taken as it is: NumPy would make text of a NaN among texts.
     return np.asarray(y, object) if isinstance(y, list | tuple) else np.asarray(y)
 
@@ -98,7 +98,7 @@ def _missing(label: object) -> bool:
     return not isinstance(label, str) and missing(label)  # a class may be named NA
 
 
-def checked_groups(groups: Any, n: int) -> Int[np.ndarray, " n"] | None:
+def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
     """A number for each example: those whose groups are equal have the same; one without a group
     has its own. None for None.
 
@@ -115,7 +115,7 @@ def checked_groups(groups: Any, n: int) -> Int[np.ndarray, " n"] | None:
 
 
 def weighted(
-    x: np.ndarray, y: Any, sample_weight: Any, groups: Any = None
+    x: np.ndarray, y: object, sample_weight: object, groups: object = None
 ) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None, Int[np.ndarray, " n"] | None]:
     """The examples with a weight above 0, their weights and their groups; None if there are none.
 
@@ -167,7 +167,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
     return targets, flat
 
 
-def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:
+def places_of(labels: Iterable[object], classes: np.ndarray) -> Int[np.ndarray, " n"]:
     """The place of each label among the `classes`. Numbers may come as texts ("1.0" is 1), and
     texts in any Unicode form.
 
@@ -184,7 +184,7 @@ def places_of(labels: Any, classes: np.ndarray) -> Int[np.ndarray, " n"]:
     return np.array([known[_key(label, numbers)] for label in labels], int)
 
 
-def _key(label: Any, number: bool) -> str | float:
+def _key(label: object, number: bool) -> str | float:
     if number:
         try:
             return float({"True": 1, "False": 0}.get(str(label), label))

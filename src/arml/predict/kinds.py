@@ -134,11 +134,11 @@ class Inputs(Form):
         """
         raise NotImplementedError
 
-    def content(self, item: Any, place: int) -> tuple[str, Any]:
+    def content(self, item: object, place: int) -> tuple[str, Any]:
         """The name of an input in messages, and its content: see `opened`."""
         return opened(item, f"{self.one} {place + 1}")
 
-    def items(self, x: Any) -> list[Any]:
+    def items(self, x: object) -> list[Any]:
         """The single inputs. **Raises** `ValueError` for anything but several."""
         return items_of(x, self.many)
 
@@ -158,7 +158,7 @@ class Inputs(Form):
 
     # Learners.
 
-    def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner | None:
+    def learner(self, model: Path | str | None = None, **options: object) -> TaskLearner | None:
         """Its learner; None for the usual one: see `arml.predict.encoded`."""
         if model is not None or options:
             given = ", ".join(["model"] * (model is not None) + [*options])
@@ -181,7 +181,7 @@ class Inputs(Form):
         return self.learner(model)
 
     def better(
-        self, predictor: Predictor, x: Any, labels: Sequence[Any]
+        self, predictor: Predictor, x: object, labels: Sequence[Any]
     ) -> tuple[Predictor | None, str]:
         """Where no learner is named: the predictor of another learner if it predicts the examples
         better than this one, else None; and the reason in words."""
@@ -189,8 +189,8 @@ class Inputs(Form):
 
     def read(
         self,
-        learner: Any,
-        x: Any,
+        learner: TaskLearner,
+        x: object,
         what: str = "queries",
         progress: OnItem | None = None,
         bad: Bad | None = None,
@@ -200,7 +200,7 @@ class Inputs(Form):
         if len(getattr(x, "shape", ())) == 1 + len(features):
             return checked_array(x, features, what)
 
-        def one(item: Any, place: int) -> np.ndarray:
+        def one(item: object, place: int) -> np.ndarray:
             where, content = self.content(item, place)
             return checked_array(self.vector(content, where)[None], features, where)[0]
 
@@ -221,7 +221,7 @@ class Inputs(Form):
         return not is_table(path)
 
     def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
         """The labelled inputs below a path that can be read: of files the labels are the names of
         their folders. A `predictor`, if there is one, says which columns it reads."""
@@ -249,7 +249,7 @@ class Inputs(Form):
         check_different(x[kept], path, self.many)
         return names, x[kept], labels
 
-    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         """The predictor of labelled inputs, and their names."""
         (names, x, y), groups = self.labelled(learner, path, asked), None
         if (group := asked.group) is not None:
@@ -267,7 +267,7 @@ class Inputs(Form):
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
         return learner.adapt(x, y, groups=groups), names
 
-    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+    def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The inputs among and below these paths."""
         files, others = files_of(paths, asked.open, self.suffixes, self.many)
         self._tell_left_out(others, asked)
@@ -285,7 +285,7 @@ class Inputs(Form):
             parts = list(parts)
         return Queries([one.where for one in files], parts, files=files, bad=bad)
 
-    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
         """For each query its part that matters most, in words (`--matter`)."""
         raise NotImplementedError
 

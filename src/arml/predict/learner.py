@@ -6,7 +6,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -60,7 +59,9 @@ class FewShotLearner(TrainedLearner):
             f"name, got {type(what).__name__}: make one of these"
         )
 
-    def adapt(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Predictor:
+    def adapt(
+        self, x: object, y: object, sample_weight: object = None, **options: object
+    ) -> Predictor:
         """Learn a task from its support set.
 
         **Arguments**

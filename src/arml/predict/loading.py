@@ -13,7 +13,6 @@ takes a second to load.
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
@@ -29,7 +28,7 @@ from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
 
-def load(learner: object, model: Path | str | None = None, **options: Any) -> TaskLearner:
+def load(learner: object, model: Path | str | None = None, **options: object) -> TaskLearner:
     """A learner, ready for tasks of one's own.
 
         learner = arml.load("regression2d")
@@ -49,11 +48,10 @@ def load(learner: object, model: Path | str | None = None, **options: Any) -> Ta
     """
     if isinstance(learner, str | os.PathLike):
         learner, _ = locate(Path(learner))
-        if (kind := untrained().get(str(learner))) is not None:
-            return kind.learner(model, **options) or EncodedLearner(kind)
-        for kind in untrained().values():
-            if learner.is_file() and kind.opens(learner):
-                return kind.learner(model or learner, **options)
+        file, kinds = learner if learner.is_file() else None, untrained()
+        own = (one for one in kinds.values() if file is not None and one.opens(file))
+        if (kind := kinds.get(str(learner)) or next(own, None)) is not None:
+            return kind.learner(model or file, **options) or EncodedLearner(kind)
     if options:
         raise ValueError(f"{next(iter(options))} is for ONNX models: leave it out")
     if not isinstance(learner, TaskLearner):
@@ -63,7 +61,9 @@ def load(learner: object, model: Path | str | None = None, **options: Any) -> Ta
     return learner.with_model(model)
 
 
-def adapt(learner: object, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> Predictor:
+def adapt(
+    learner: object, x: object, y: object, sample_weight: object = None, **options: object
+) -> Predictor:
     """Learn a task from a few labelled examples.
 
         fitted = arml.fit(arml.build("maml", tasks), tasks, steps=400)

@@ -68,11 +68,11 @@ class TrainedPredictor(ArrayPredictor):
     def learned(
         cls: type[P],
         learner: TrainedLearner,
-        x: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        **options: Any,
+        x: object,
+        y: object,
+        sample_weight: object = None,
+        groups: object = None,
+        **options: object,
     ) -> P:
         """The task of a support set, learned. **Raises** `ValueError` for other examples."""
         if options:
@@ -123,7 +123,7 @@ class TrainedPredictor(ArrayPredictor):
     def can(self, what: str) -> bool:
         return super().can(what) and what != "novelty"
 
-    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each prediction, for regression: about `level` of new
         targets lie within, if they are drawn as the examples were. **Raises** `ValueError` as
         `predict`, for classes, and for too few examples: 0.9 needs nine."""
@@ -133,7 +133,7 @@ class TrainedPredictor(ArrayPredictor):
         low, high = outputs - half, outputs + half
         return (low[:, 0], high[:, 0]) if self.flat else (low, high)
 
-    def embedding(self, x: Any) -> Float[np.ndarray, "n d"] | None:
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         inputs = self.read(x)
         if self._learner.embedding() is None or self.classes is None:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import equinox as eqx
 import jax
@@ -115,7 +115,7 @@ class TrainedLearner(TaskLearner):
 
     def read(
         self,
-        x: Any,
+        x: object,
         what: str = "queries",
         progress: OnItem | None = None,
         bad: Bad | None = None,

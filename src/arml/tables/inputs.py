@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from arml.predict.base import Predictor
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import checked_array
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
 from arml.predict.reading import Bad, OnItem
@@ -32,8 +32,8 @@ class Vectors(Inputs):
 
     def read(
         self,
-        learner: Any,
-        x: Any,
+        learner: TaskLearner,
+        x: object,
         what: str = "queries",
         progress: OnItem | None = None,
         bad: Bad | None = None,
@@ -41,14 +41,14 @@ class Vectors(Inputs):
         return checked_array(x, learner.problem.features, what)
 
     def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
         from arml.tables.sheet import numbers_of
 
         known, y = _answered(learner, path, asked, predictor)
         return _rows(known), numbers_of(known, predictor.columns if predictor else None)[0], y
 
-    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Any, list[str]]:
         from arml.tables.sheet import numbers_of
 
         known, y = _answered(learner, path, asked, None)
@@ -86,15 +86,19 @@ class Tables(Vectors):
 
         return TablePredictor
 
-    def labelled(self, learner: Any, path: Path, asked: Asked, predictor: Any = None) -> Labelled:
+    def labelled(
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Any = None
+    ) -> Labelled:
         known, y = _answered(learner, path, asked, predictor)
         return _rows(known), _parsed(predictor, known, asked), y
 
-    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Any, list[str]]:
         """The predictor of a table, and the names of its rows. Rows whose target is empty are no
         examples."""
+        from arml.predict.trained import TrainedLearner
         from arml.tables.predictor import learned_table
 
+        assert isinstance(learner, TrainedLearner)
         predictor, known, unknown = learned_table(
             learner, _sheet(asked, path), asked.target, groups=asked.group, **asked.columns
         )
@@ -145,7 +149,7 @@ def _parsed(predictor: Any, sheet: Any, asked: Asked) -> Any:
     return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
 
 
-def _answered(learner: Any, path: Path, asked: Asked, predictor: Any) -> tuple[Any, Any]:
+def _answered(learner: TaskLearner, path: Path, asked: Asked, predictor: Any) -> tuple[Any, Any]:
     """The rows with a cell in the target's column, without it, and the classes or numbers there;
     the user is told of rows without an answer."""
     from arml.tables.kinds import targets_in

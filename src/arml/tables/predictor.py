@@ -44,7 +44,7 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, Predictor, softmax
+from arml.predict.base import LEARNER, Predictor, equal_rows_of, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import (
     alike,
@@ -119,6 +119,7 @@ class TablePredictor(Predictor):
 
     flat = True
     learner: TrainedLearner
+    schema: Schema
 
     def __init__(
         self,
@@ -135,7 +136,12 @@ class TablePredictor(Predictor):
 
     @classmethod
     def learned(
-        cls, learner: TrainedLearner, x: Any, y: Any, sample_weight: Any = None, **options: Any
+        cls,
+        learner: TrainedLearner,
+        x: object,
+        y: object,
+        sample_weight: object = None,
+        **options: Any,
     ) -> "TablePredictor":
         """The predictor of rows: see `learned`. It warns of each column that is not used because
         its cells say nothing about new rows, and of each hint."""
@@ -289,7 +295,7 @@ class TablePredictor(Predictor):
 
     def read(
         self,
-        x: Any,
+        x: object,
         bad: Bad | None = None,
         *,
         where: str = "the table",
@@ -311,7 +317,7 @@ class TablePredictor(Predictor):
     def _outputs(self, inputs: ParsedRows) -> Outputs:
         return self._fitted(inputs.values)
 
-    def interval(self, x: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
         within, if they are drawn as the examples were.
 
@@ -330,6 +336,9 @@ class TablePredictor(Predictor):
             centre, scale = self.choice.mean(train)[test].T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
+
+    def equal_examples(self, x: object) -> int:
+        return equal_rows_of(self.read(x).values, self.values)
 
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:
@@ -364,7 +373,7 @@ class TablePredictor(Predictor):
         drops = {self.schema.columns[k].name: usual - likely(k) for k in used}
         return dict(sorted(drops.items(), key=lambda drop: -drop[1]))
 
-    def decisive(self, x: Any) -> list[str]:
+    def decisive(self, x: object) -> list[str]:
         """For each row the column whose cell changes its prediction most if it is hidden, and the
         probability of its label, or the number, with the cell and without."""
         rows = self.read(x).values
@@ -391,7 +400,7 @@ class TablePredictor(Predictor):
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
 
-    def add(self, x: Any, y: Any) -> "TablePredictor":
+    def add(self, x: object, y: object) -> "TablePredictor":
         """A predictor that has learned from these rows, too; they may be of new classes. Columns
         are read as those of the first examples were. **Raises** `ValueError` as `adapt`."""
         rows = self.read(x).values
@@ -446,15 +455,15 @@ def widening(
 
 def learned(
     learner: TrainedLearner,
-    x: Any,
-    y: Any,
+    x: object,
+    y: object,
     *,
     where: str = "the table",
     lines: Sequence[int] | None = None,
     without: Sequence[str] = (),
     keep: Sequence[str] = (),
     dates: Dates | None = None,
-    groups: Any = None,
+    groups: object = None,
 ) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
 
@@ -509,7 +518,7 @@ def learned_table(
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
     regression, where = learner.problem.kind == "regression", sheet.where
-    y: Any
+    y: object
     y, known, unknown = sheet.answered(target, regression)
     name, remarks = normal(str(target)), list[str]()
     if len(y) < 2:
