@@ -119,7 +119,12 @@ class Bare(ToyOptions):
         ("network", "toy", NoBuild, "NoBuild needs the method build"),
         ("network", "toy", Bare, "the option size of Bare needs a default"),
         ("tasks", "toy", int, "expected options as a dataclass"),
-        ("model", "toy", ToyOptions, "expected to register a method, tasks, network, outer or"),
+        (
+            "model",
+            "toy",
+            ToyOptions,
+            "register a method, tasks, network, outer, inputs or",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_refused_in_one_line(part, name, options, says):

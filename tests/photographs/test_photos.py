@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import arml
 from arml.photographs.learner import PhotoLearner
 from arml.photographs.starter import starter_if_better
 from arml.predict.folds import equal_inputs

@@ -29,11 +29,11 @@ CASES = {
     "photographs": lambda: ("photos", *named_kind("photographs").examples()),
     "pictures": lambda: (
         "starter",
-        np.stack([np.full((32, 32, 3), 5 * i) for i in range(12)]),
+        np.stack([np.full((32, 32, 3), 20 * i, np.uint8) for i in range(12)]),
         LABELS,
     ),
     "vectors": lambda: (untrained("protonet", 4), numbers(4), LABELS),
-    "functions": lambda: ("regression2d", numbers(2) + 1.5, numbers(1)[:, 0].tolist()),
+    "functions": lambda: ("regression2d", (numbers(2) + 3) / 3, numbers(1)[:, 0].tolist()),
     "tables": lambda: ("tables", cells(), LABELS),
     "numbers of tables": lambda: ("tables-regression", cells(), numbers(1)[:, 0].tolist()),
     "sounds": lambda: ("sounds", *named_kind("sounds").examples()),

@@ -105,7 +105,7 @@ class EncodedLearner(TaskLearner):
         **Raises** `ValueError` for such an input without `bad`.
         """
         if len(getattr(x, "shape", ())) == 2:
-            named = what or f"vectors of {self.kind.many}"
+            named = what or f"{self.kind.many}, or their vectors,"
             return checked_array(x, (self.dimension,), named).astype(np.float32)
         blank = np.zeros(self.dimension, np.float32)
         return each(self._vector, self.kind.items(x), blank, progress, bad, self.kind.many)

@@ -184,7 +184,7 @@ def places_of(labels: Iterable[object], classes: np.ndarray) -> Int[np.ndarray, 
     return np.array([known[_key(label, numbers)] for label in labels], int)
 
 
-def _key(label: object, number: bool) -> str | float:
+def _key(label: Any, number: bool) -> str | float:
     if number:
         try:
             return float({"True": 1, "False": 0}.get(str(label), label))

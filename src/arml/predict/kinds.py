@@ -208,11 +208,10 @@ class Inputs(Form):
         return each(one, self.items(x), blank, progress, bad, self.many)
 
     @property
-    def predictor(self) -> type[Any]:
-        """The class of the predictors of meta-trained learners."""
-        from arml.predict.predictor import TrainedPredictor  # it loads JAX
-
-        return TrainedPredictor
+    def predictor(self) -> type[Any] | None:
+        """The class of the predictors of meta-trained learners; None for the usual one: see
+        `arml.predict.predictor`."""
+        return None
 
     # Files.
 

@@ -17,6 +17,7 @@ from arml.core.learner import MetaLearner
 from arml.experiment.running import Run
 from arml.predict.base import Predictor
 from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
+from arml.predict.predictor import TrainedPredictor
 from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
 from arml.results.files import RunError, read_arrays
 from arml.training.evaluate import concatenated, looks
@@ -80,7 +81,9 @@ class FewShotLearner(TrainedLearner):
         Returns a `Predictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        return self.kind.predictor.learned(self, x, y, sample_weight, **options)
+        return (self.kind.predictor or TrainedPredictor).learned(
+            self, x, y, sample_weight, **options
+        )
 
     def save(self, folder: Path | str) -> None:
         """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
@@ -101,7 +104,8 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT, task.sha256)
     try:
-        return learner.kind.predictor.restored(learner.with_model(model), arrays, task)
+        known = learner.kind.predictor or TrainedPredictor
+        return known.restored(learner.with_model(model), arrays, task)
     except ValueError as error:
         raise RunError(f"{folder}: {error}; save it again") from error
 
