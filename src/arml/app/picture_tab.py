@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import msgspec
@@ -18,7 +17,7 @@ from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.photographs.starter import starter_if_better
-from arml.predict.base import TaskLearner
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
 from arml.predict.kinds import inputs_of
@@ -112,13 +111,13 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     if np.bincount(predictor.y).max() == 1:
         remark += "; one example a class: the probabilities are not checked"
     return {
-        "classes": [str(name) for name in predictor.classes],
+        "classes": [str(name) for name in predictor.labels],
         "probabilities": [None if i in bad else row for i, row in enumerate(chances.tolist())],
         "novelty": None if novelty is None else novelty.tolist(),
         "problems": _texts(bad),
         "left_out": _texts(left_out),
         "remark": remark,
-        "evaluation": _evaluation(predictor.classes, chances, labels),
+        "evaluation": _evaluation(predictor.labels, chances, labels),
     }
 
 
@@ -154,7 +153,7 @@ def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
 def opened_predictor(tab: Tab, content: object) -> Json:
     """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
     kept = _opened(_read(content).predictor or b"", tab)
-    return {"classes": [str(name) for name in kept.classes]}
+    return {"classes": [str(name) for name in kept.labels]}
 
 
 def preview(content: object) -> Json:
@@ -185,7 +184,7 @@ def _read(content: object) -> SentPictures:
     return read_as(SentPictures, content, "the request", "use the page")
 
 
-def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str, Bad]:
+def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, str, Bad]:
     """The predictor, in words which learner predicts, and why; and the problems of the examples
     that are left out, by their places."""
     pictures = [picture for known in sent.classes for picture in known.pictures]
@@ -227,7 +226,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Any, str, Ba
     return predictor.using(predictor.models[-1]), tab.name, bad
 
 
-def _opened(data: bytes, tab: Tab) -> Any:
+def _opened(data: bytes, tab: Tab) -> Predictor:
     """The predictor in a zip of its folder, as `packed_predictor` wrote it."""
     try:
         predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))

@@ -36,6 +36,7 @@ from arml.app import picture_tab, table_tab
 from arml.app.picture_tab import Limits, Tab
 from arml.app.table_tab import Kind
 from arml.photographs.inputs import reader_of
+from arml.predict.base import TaskLearner
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
 from arml.results.files import Json
@@ -63,7 +64,7 @@ class Served:
     """The learners of the page. A tab without a learner is not shown."""
 
     pictures: Tab | None
-    tables: Mapping[Kind, Any] = field(default_factory=dict)
+    tables: Mapping[Kind, TaskLearner] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
@@ -185,7 +186,7 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     """
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
-    kinds: dict[Kind, Any] = {kind: load(name) for kind, name in TABLES.items()}
+    kinds: dict[Kind, TaskLearner] = {kind: load(name) for kind, name in TABLES.items()}
     if learner is not None:
         named = load(learner, model, **options)
         classes = named.problem.kind == "classification"

@@ -12,6 +12,7 @@ import numpy as np
 
 from arml.app.picture_tab import Limits
 from arml.predict.answers import free_name
+from arml.predict.base import TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
@@ -71,7 +72,7 @@ def columns(content: object, limits: Limits) -> Json:
     return {"rows": n, "columns": found, "target": max(order)[-1]}
 
 
-def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Json:
+def predicted(learners: Mapping[Kind, TaskLearner], content: object, limits: Limits) -> Json:
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and a `remark` on how the table was read.
 
@@ -100,7 +101,7 @@ def predicted(learners: Mapping[Kind, Any], content: object, limits: Limits) -> 
     return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
 
 
-def checked(learners: Mapping[Kind, Any], content: object, limits: Limits) -> Json:
+def checked(learners: Mapping[Kind, TaskLearner], content: object, limits: Limits) -> Json:
     """How well the examples predict each other (`summary`), and the `columns` that matter: the
     `name` of each, and how many times less probable the right answers are without it (`factor`);
     the largest first.
@@ -156,7 +157,7 @@ def _pasted(sent: SentTable, limits: Limits) -> Sheet:
 
 
 def _learned(
-    learners: Mapping[Kind, Any], content: object, limits: Limits
+    learners: Mapping[Kind, TaskLearner], content: object, limits: Limits
 ) -> tuple[TablePredictor, Sheet, Sheet]:
     sent = _read(content)
     sheet, learner = _pasted(sent, limits), learners.get(sent.kind)  # type: ignore[call-overload]

@@ -384,10 +384,9 @@ def _labels(
     many = inputs_of(predictor.learner).many
     answers: list[Answer] = []
     for batch in queries.batches:
-        assert predictor.classes is not None
         chances = predictor.predict_proba(batch)
         novelty = predictor.novelty(batch) if predictor.can("novelty") else None
-        labels = predictor.classes[chances.argmax(axis=1)].astype(object)
+        labels = predictor.labels[chances.argmax(axis=1)].astype(object)
         if none:
             labels[predictor.outside(batch, chances)] = NONE
         for k, label in enumerate(labels):

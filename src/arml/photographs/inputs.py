@@ -4,7 +4,6 @@ learner reads."""
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,10 +46,10 @@ class Pictures(Inputs):
     tab = "pictures"
     advice = "name folders or images, or use the learner tables"
 
-    def content(self, item: object, place: int) -> tuple[str, Any]:
+    def content(self, item: object, place: int) -> tuple[str, object]:
         return content_of(item, place)
 
-    def items(self, x: object) -> list[Any]:
+    def items(self, x: object) -> list[object]:
         return single_pictures(x)
 
     def read(
@@ -111,14 +110,14 @@ class Photographs(Pictures):
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx"
 
-    def examples(self) -> tuple[list[Any], list[str]]:
+    def examples(self) -> tuple[list[object], list[str]]:
         draw, labels = np.random.default_rng(0), ["red", "green"] * 5
         colours = {"red": (200, 40, 40), "green": (40, 200, 40)}
         every = [draw.normal(colours[label], 20, (24, 24, 3)) for label in labels]
         return [one.clip(0, 255).astype(np.uint8) for one in every], labels
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[Any]
+        self, predictor: Predictor, x: object, labels: Sequence[object]
     ) -> tuple[Predictor | None, str]:
         from arml.photographs.starter import starter_if_better
 

@@ -5,7 +5,7 @@ import base64
 import io
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -59,9 +59,9 @@ def pixels_of(
     return each(one, single_pictures(x), np.zeros((size, size, 3), np.uint8), progress, bad)
 
 
-def single_pictures(x: object) -> list[Any]:
+def single_pictures(x: object) -> list[object]:
     """The pictures of a list or an array. **Raises** `ValueError` for anything else."""
-    shape: Any = getattr(x, "shape", ())
+    shape: tuple[int, ...] = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)
     if one or isinstance(x, Image.Image):
         raise ValueError("expected a list of pictures, got one: put it in a list")

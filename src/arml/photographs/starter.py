@@ -1,12 +1,11 @@
 """The choice between the learners `photos` and `starter` for pictures that name no learner."""
 
-from typing import Any
-
 import numpy as np
 
 from arml.photographs.reading import pixels_of, single_pictures
 from arml.predict.base import Predictor
 from arml.predict.loading import load
+from arml.predict.reliability import Reliability
 
 _SAMPLED = 15
 """How many pictures are looked at to tell whether they are grey."""
@@ -31,7 +30,8 @@ def starter_if_better(
     starter = starter.using(starter.models[-1])
     likely = {}
     for name, one in (("photos", predictor), ("starter", starter)):
-        found: Any = one.reliability()
+        found = one.reliability()
+        assert isinstance(found, Reliability)
         if not len(found.labels):
             return starter, "the pictures are grey like drawings, and starter was trained on such"
         own = found.probabilities[np.arange(len(found.labels)), found.labels]

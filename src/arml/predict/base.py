@@ -151,6 +151,13 @@ class Predictor(abc.ABC):
         """The weight of each model in a mean of several; empty if one predicts alone."""
         return {}
 
+    @property
+    def labels(self) -> np.ndarray:
+        """Its `classes`. **Raises** `ValueError` for a regression."""
+        if self.classes is None:
+            raise ValueError("a regression has no classes and no probabilities: use predict")
+        return self.classes
+
     def can(self, what: str) -> bool:
         """Whether it has one of the `CAPABILITIES`, by the name of the method.
 
@@ -271,8 +278,7 @@ class Predictor(abc.ABC):
     def predict_proba(self, x: object, errors: str = "raise") -> Float[np.ndarray, "n classes"]:
         """The probability of each class, columns in the order of `classes`; `errors` as in
         `predict`. **Raises** `ValueError` as `predict`, and for regression."""
-        if self.classes is None:
-            raise ValueError("a regression has no probabilities: use predict")
+        _ = self.labels  # it raises for a regression
         inputs, bad = self._reading(x, errors)
         chances: np.ndarray = softmax(self._outputs(inputs).astype(np.float64))
         chances[bad] = np.nan
@@ -291,19 +297,16 @@ class Predictor(abc.ABC):
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
         confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
         label that is not among `classes`."""
-        chances = self.predict_proba(x)
-        assert self.classes is not None
-        return Evaluation(self.classes, places_of(y, self.classes), chances)
+        return Evaluation(self.labels, places_of(y, self.labels), self.predict_proba(x))
 
     def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
         """The accuracy on examples that are left out, by the number of examples of each class that
         are learned from: what more of them would bring. The last is that of all; empty for fewer
         than three."""
         self.need("learning_curve")
-        assert self.classes is not None
         if (most := int(np.bincount(self.y).max())) < 3:
             return {}
-        places = range(len(self.classes))
+        places = range(len(self.labels))
 
         def refit(size: int, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
             train = train[np.argsort(self._same[train], kind="stable")]
@@ -311,7 +314,7 @@ class Predictor(abc.ABC):
             first = [train[self.y[train] == k][:size] for k in places]
             return self._refit(np.sort(np.concatenate(first)), test)
 
-        given = self.y, self.classes, self._same, self.groups
+        given = self.y, self.labels, self._same, self.groups
         curve = {
             size: classification_reliability(
                 partial(refit, size), *given, model=self.model, repeats=1

@@ -113,9 +113,8 @@ class BatchPredictor:
             if predictor.is_enough(self.level):
                 values["low"], values["high"] = map(np.ravel, predictor.interval(x, self.level))
         elif x is not None:
-            assert predictor.classes is not None
             chances = predictor.predict_proba(x)
-            values["label"] = [*map(str, predictor.classes[chances.argmax(axis=1)].tolist())]
+            values["label"] = [*map(str, predictor.labels[chances.argmax(axis=1)].tolist())]
             values["probability"] = chances.max(axis=1)
             values["novelty"] = predictor.novelty(x) if predictor.can("novelty") else np.nan
         return values

@@ -14,6 +14,9 @@ from arml.predict.base import CAPABILITIES, Predictor, TaskLearner
 from arml.predict.kinds import named_kind
 from arml.predict.loading import load, load_predictor
 
+Labels = list[Any]
+"""Labels, or numbers."""
+
 
 def check(part: str, name: str) -> Iterator[Finding]:
     """Run the contract on a registered method, network, kind of tasks or kind of inputs.
@@ -43,9 +46,7 @@ def check(part: str, name: str) -> Iterator[Finding]:
     yield from check_predictor(f"inputs {name}", load(name), *kind.examples())
 
 
-def check_predictor(
-    subject: str, learner: TaskLearner, x: object, y: Sequence[Any]
-) -> Iterator[Finding]:
+def check_predictor(subject: str, learner: TaskLearner, x: object, y: Labels) -> Iterator[Finding]:
     """Run the contract on what a learner learns from these examples: of two classes or more, four
     of each at least, or numbers. They differ, and the first of each class come first."""
     try:
@@ -68,7 +69,7 @@ def _outputs(predictor: Predictor, x: object) -> np.ndarray:
     return predictor.predict(x) if predictor.classes is None else predictor.predict_proba(x)
 
 
-def check_answers_are_labels_or_numbers(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
+def check_answers_are_labels_or_numbers(predictor: Predictor, x: object, y: Labels) -> None:
     answers = predictor.predict(x)
     require(len(answers) == len(y), f"predict gives {len(answers)} answers to {len(y)} inputs")
     if predictor.classes is None:
@@ -84,15 +85,13 @@ def check_answers_are_labels_or_numbers(predictor: Predictor, x: object, y: Sequ
     )
 
 
-def check_each_query_is_answered_by_itself(
-    predictor: Predictor, x: object, y: Sequence[Any]
-) -> None:
+def check_each_query_is_answered_by_itself(predictor: Predictor, x: object, y: Labels) -> None:
     whole, places = _outputs(predictor, x), [2, 0, 3]
     np.testing.assert_allclose(_outputs(predictor, _some(x, places)), whole[places], atol=1e-4)
     np.testing.assert_allclose(_outputs(predictor, _some(x, [1])), whole[[1]], atol=1e-4)
 
 
-def check_it_says_how_far_to_trust_it(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
+def check_it_says_how_far_to_trust_it(predictor: Predictor, x: object, y: Labels) -> None:
     found = predictor.reliability()
     names = [f"example {i + 1}" for i in range(len(y))]
     require(all("\n" not in line for line in found.lines(names)), "a line has an end within")
@@ -101,7 +100,7 @@ def check_it_says_how_far_to_trust_it(predictor: Predictor, x: object, y: Sequen
         require(abs(marks.accuracy - right) < 1e-6, "evaluate gives another accuracy than predict")
 
 
-def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Sequence[Any]) -> None:
+def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Labels) -> None:
     with TemporaryDirectory() as place:
         predictor.save(Path(place) / "kept")
         again = load_predictor(Path(place) / "kept")
@@ -110,7 +109,7 @@ def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Seque
 
 
 def check_it_has_the_capabilities_that_it_declares(
-    predictor: Predictor, x: object, y: Sequence[Any]
+    predictor: Predictor, x: object, y: Labels
 ) -> None:
     def onnx() -> None:
         with TemporaryDirectory() as place:

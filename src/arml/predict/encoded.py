@@ -56,7 +56,7 @@ class EncodedLearner(TaskLearner):
         """Everything on which the vectors depend, as plain data."""
         return self.kind.facts
 
-    def encode(self, content: Any, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
+    def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
         """The vector of one input; `doubts` gets remarks about it. **Raises** `ValueError`, which
         names `where`, for an input that cannot be read."""
         vector = np.asarray(self.kind.vector(content, where), np.float32)
@@ -158,7 +158,7 @@ class EncodedPredictor(ArrayPredictor):
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
         return fit_head(*given, left_out=left_out)
 
-    def _outputs(self, inputs: Any) -> Float[np.ndarray, "n classes"]:
+    def _outputs(self, inputs: np.ndarray) -> Float[np.ndarray, "n classes"]:
         return np.asarray(self.head.logits(inputs))
 
     def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:

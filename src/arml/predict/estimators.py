@@ -173,8 +173,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     @property
     def classes_(self) -> np.ndarray:
         """The labels in order."""
-        assert self.predictor_.classes is not None
-        return self.predictor_.classes
+        return self.predictor_.labels
 
     def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""

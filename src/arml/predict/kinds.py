@@ -134,11 +134,11 @@ class Inputs(Form):
         """
         raise NotImplementedError
 
-    def content(self, item: object, place: int) -> tuple[str, Any]:
+    def content(self, item: object, place: int) -> tuple[str, object]:
         """The name of an input in messages, and its content: see `opened`."""
         return opened(item, f"{self.one} {place + 1}")
 
-    def items(self, x: object) -> list[Any]:
+    def items(self, x: object) -> list[object]:
         """The single inputs. **Raises** `ValueError` for anything but several."""
         return items_of(x, self.many)
 
@@ -146,7 +146,7 @@ class Inputs(Form):
         """A file as a page shows it, beside its name."""
         return Shown()
 
-    def examples(self) -> tuple[list[Any], list[str]]:
+    def examples(self) -> tuple[list[object], list[str]]:
         """Labelled inputs for `arml check`, as people give them: four or more, all different, of
         each of two or more classes. **Raises** `ValueError` if there are none."""
         raise ValueError(f"{self.name}: define examples, some labelled {self.many}, to check them")
@@ -181,7 +181,7 @@ class Inputs(Form):
         return self.learner(model)
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[Any]
+        self, predictor: Predictor, x: object, labels: Sequence[object]
     ) -> tuple[Predictor | None, str]:
         """Where no learner is named: the predictor of another learner if it predicts the examples
         better than this one, else None; and the reason in words."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,10 @@ from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import checked_array
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
 from arml.predict.reading import Bad, OnItem
+
+if TYPE_CHECKING:
+    from arml.tables.predictor import ParsedRows, TablePredictor
+    from arml.tables.sheet import Sheet
 
 BLOCK = 10_000
 """Rows of a table between two answers."""
@@ -48,7 +52,7 @@ class Vectors(Inputs):
         known, y = _answered(learner, path, asked, predictor)
         return _rows(known), numbers_of(known, predictor.columns if predictor else None)[0], y
 
-    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         from arml.tables.sheet import numbers_of
 
         known, y = _answered(learner, path, asked, None)
@@ -58,7 +62,7 @@ class Vectors(Inputs):
         predictor.columns, predictor.target = columns, asked.target
         return predictor, _rows(known)
 
-    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+    def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         from arml.tables.sheet import numbers_of
 
         sheet = _sheet(asked, *paths).without(predictor.target)
@@ -81,24 +85,22 @@ class Tables(Vectors):
     asks = ("columns", "without", "keep", "dates", "group", "matter")
 
     @property
-    def predictor(self) -> type[Any]:
+    def predictor(self) -> type["TablePredictor"]:
         from arml.tables.predictor import TablePredictor
 
         return TablePredictor
 
     def labelled(
-        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Any = None
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
         known, y = _answered(learner, path, asked, predictor)
-        return _rows(known), _parsed(predictor, known, asked), y
+        return _rows(known), _parsed(_of_table(predictor), known, asked), y
 
-    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         """The predictor of a table, and the names of its rows. Rows whose target is empty are no
         examples."""
-        from arml.predict.trained import TrainedLearner
         from arml.tables.predictor import learned_table
 
-        assert isinstance(learner, TrainedLearner)
         predictor, known, unknown = learned_table(
             learner, _sheet(asked, path), asked.target, groups=asked.group, **asked.columns
         )
@@ -106,16 +108,16 @@ class Tables(Vectors):
         asked.unlabelled = self._queries(predictor, unknown, asked) if unknown.lines else None
         return predictor, _rows(known)
 
-    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+    def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The rows of a table. Columns that the predictor does not use because they tell the rows
         apart, or were left out by name, identify the answers."""
-        return self._queries(predictor, _sheet(asked, *paths), asked)
+        return self._queries(_of_table(predictor), _sheet(asked, *paths), asked)
 
-    def _queries(self, predictor: Any, sheet: Any, asked: Asked) -> Queries:
+    def _queries(self, predictor: "TablePredictor", sheet: "Sheet", asked: Asked) -> Queries:
         rows = _parsed(predictor, sheet, asked)
         keys = {name: column for name, column in sheet.cells.items() if name in predictor.keys}
 
-        def blocks() -> Iterator[Any]:
+        def blocks() -> Iterator["ParsedRows"]:
             n = len(rows.values)
             with asked.watch("predicting rows") as show:
                 for first in range(0, n, BLOCK):
@@ -124,12 +126,19 @@ class Tables(Vectors):
 
         return Queries(sheet.lines, blocks(), keys)
 
-    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
         """For each row the column whose cell matters most: see `TablePredictor.decisive`."""
-        return [text for batch in queries.batches for text in predictor.decisive(batch)]
+        return [text for batch in queries.batches for text in _of_table(predictor).decisive(batch)]
 
 
-def _sheet(asked: Asked, *paths: Path) -> Any:
+def _of_table(predictor: Predictor | None) -> "TablePredictor":
+    from arml.tables.predictor import TablePredictor
+
+    assert isinstance(predictor, TablePredictor)
+    return predictor
+
+
+def _sheet(asked: Asked, *paths: Path) -> "Sheet":
     """The table of one file; the user is told how its letters were read, if that is a guess."""
     from arml.tables.sheet import read_sheet
 
@@ -140,16 +149,18 @@ def _sheet(asked: Asked, *paths: Path) -> Any:
     return sheet
 
 
-def _rows(sheet: Any) -> list[str]:
+def _rows(sheet: "Sheet") -> list[str]:
     return [f"row {line}" for line in sheet.lines]
 
 
-def _parsed(predictor: Any, sheet: Any, asked: Asked) -> Any:
+def _parsed(predictor: "TablePredictor", sheet: "Sheet", asked: Asked) -> "ParsedRows":
     """The rows; the user is told of cells that are unlike the examples."""
     return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
 
 
-def _answered(learner: TaskLearner, path: Path, asked: Asked, predictor: Any) -> tuple[Any, Any]:
+def _answered(
+    learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None
+) -> tuple["Sheet", Any]:
     """The rows with a cell in the target's column, without it, and the classes or numbers there;
     the user is told of rows without an answer."""
     from arml.tables.kinds import targets_in

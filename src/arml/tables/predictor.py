@@ -44,7 +44,7 @@ from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, Predictor, equal_rows_of, softmax
+from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import (
     alike,
@@ -509,7 +509,7 @@ def learned(
 
 
 def learned_table(
-    learner: TrainedLearner, sheet: Sheet, target: str | None, **options: Any
+    learner: TaskLearner, sheet: Sheet, target: str | None, **options: Any
 ) -> tuple[TablePredictor, Sheet, Sheet]:
     """Learn the column `target` of a table as people have it: rows whose cell there is empty are no
     examples. `options` go to `learned`. Returns the predictor, and the other columns of the rows
@@ -517,6 +517,7 @@ def learned_table(
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
+    assert isinstance(learner, TrainedLearner)
     regression, where = learner.problem.kind == "regression", sheet.where
     y: object
     y, known, unknown = sheet.answered(target, regression)
