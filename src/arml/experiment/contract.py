@@ -145,12 +145,12 @@ class Case:
         return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
 
     @cached_property
-    def lowered(self) -> Any:
+    def lowered(self) -> jax.stages.Lowered:
         """The program of `many`, before it is compiled."""
         return many.lower(self.learner, *self.drawn)  # type: ignore[attr-defined]
 
     @cached_property
-    def compiled(self) -> Any:
+    def compiled(self) -> jax.stages.Compiled:
         return self.lowered.compile()
 
     @cached_property

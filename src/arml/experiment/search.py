@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import jax
 from filelock import FileLock
@@ -29,6 +30,9 @@ from arml.results.machine import extra
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
 
+if TYPE_CHECKING:
+    import optuna
+
 _PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different
 tasks cannot be compared."""
@@ -38,11 +42,12 @@ _PATIENCE = 60.0
 BEAT, SILENT = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
 
-Space = dict[str, Any]
+Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
+Space = dict[str, Distribution]
 """Optuna's distribution of the values of each option, by its path PART.NAME."""
 
 
-def optuna() -> Any:
+def installed() -> ModuleType:
     """The package Optuna. **Raises** `ValueError` if it is not installed."""
     package = extra("optuna", "tune", "a sweep")
     package.logging.set_verbosity(package.logging.ERROR)
@@ -57,7 +62,7 @@ def usual(experiment: Experiment) -> Space:
     own = (named or ALGORITHMS.of(experiment.algorithm)).tune or ()
     values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own}
     values["outer.outer_rate"] = getattr(experiment.outer, "outer_rate", 0)
-    distribution = optuna().distributions.FloatDistribution
+    distribution = installed().distributions.FloatDistribution
     return {path: distribution(v / 10, v * 10, log=True) for path, v in values.items() if v}
 
 
@@ -77,7 +82,7 @@ def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
     return found
 
 
-def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
+def _dimension(text: str, experiment: Experiment) -> tuple[str, Distribution]:
     path, _, values = text.partition("=")
     part, _, name = path.partition(".")
     options = getattr(experiment, part, None) if part in _PARTS else None
@@ -92,12 +97,12 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
         raise ValueError(f"expected {path}=LOW..HIGH or {path}=A,B,C, got {text!r}: change it")
     texts = (low, high) if dots else values.split(",")
     try:
-        tried: Any = [convert(one.strip(), known[name], strict=False) for one in texts]
+        tried = [convert(one.strip(), known[name], strict=False) for one in texts]
     except ValidationError as error:
         raise ValueError(f"{text}: {error}") from None
     for one in tried:
         chosen(experiment, {path: one}).check()
-    distributions = optuna().distributions
+    distributions = installed().distributions
     if not dots:
         return path, distributions.CategoricalDistribution(tried)
     kind = {int: "IntDistribution", float: "FloatDistribution"}.get(type(tried[0]))
@@ -106,7 +111,7 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     return path, getattr(distributions, kind)(*tried, log=0 < tried[0] <= tried[1] / 10)
 
 
-def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+def chosen(experiment: Experiment, values: Mapping[str, object]) -> Experiment:
     """The experiment with these values of the options at these paths."""
     for path, value in values.items():
         part, _, name = path.partition(".")
@@ -132,11 +137,11 @@ def tune(
     *,
     trials: int,
     workers: int = 1,
-    watch: Callable[[Any], None] = lambda trial: None,
+    watch: Callable[["optuna.trial.FrozenTrial"], None] = lambda trial: None,
     stop: Stopping = lambda: False,
     storage: str | None = None,
     on: str | None = None,
-) -> list[Any]:
+) -> "list[optuna.trial.FrozenTrial]":
     """Try `trials` choices of the experiment's options in `folder`, all processes together, or
     continue an earlier call. `workers` trials run at a time, each in a process of its own if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
@@ -157,7 +162,7 @@ def tune(
     for name, value in (("trials", trials), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    states = optuna().trial.TrialState
+    states = installed().trial.TrialState
     ended = [states.COMPLETE, states.PRUNED]
     study = opened(experiment, search, folder, storage)
     if workers == 1 and on is None:
@@ -185,7 +190,7 @@ def tune(
 
 def _work(job: Job, stop: Stopping) -> None:
     """Try one choice after another as a worker."""
-    read = optuna().distributions.json_to_distribution
+    read = installed().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
     folder = Path(job["folder"])
@@ -202,19 +207,21 @@ def _falls(experiment: Experiment) -> bool:
 
 def _plan(experiment: Experiment, search: Space) -> Json:
     """The sweep as plain data."""
-    write = optuna().distributions.distribution_to_json
+    write = installed().distributions.distribution_to_json
     written = {path: write(one) for path, one in search.items()}
     return {"experiment": plain(to_json(absolute(experiment))), "search": written}
 
 
-def opened(experiment: Experiment, search: Space, folder: Path, storage: str | None = None) -> Any:
+def opened(
+    experiment: Experiment, search: Space, folder: Path, storage: str | None = None
+) -> "optuna.Study":
     """Optuna's study of the sweep, which its record in the folder, or the database, holds.
 
     **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
     """
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
-    package = optuna()
+    package = installed()
     with locked(folder, _PATIENCE):
         try:
             if storage is None:
@@ -253,7 +260,7 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
 
 
 def _tried(
-    study: Any,
+    study: "optuna.Study",
     experiment: Experiment,
     folder: Path,
     search: Space,
@@ -263,13 +270,13 @@ def _tried(
 ) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
-    states, over = optuna().trial.TrialState, list[int]()
+    states, over = installed().trial.TrialState, list[int]()
 
     def counted() -> list[int]:
         kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
         return [trial.number for trial in study.get_trials(deepcopy=False, states=kinds)]
 
-    def again(trial: Any) -> None:
+    def again(trial: "optuna.trial.BaseTrial | optuna.trial.FrozenTrial") -> None:
         """Queue a trial that did not end: another will have its values and its run folder."""
         study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
 
@@ -283,14 +290,14 @@ def _tried(
                         again(old)
                         study.tell(old.number, state=states.FAIL)
             else:
-                optuna().storages.fail_stale_trials(study)
+                installed().storages.fail_stale_trials(study)
             if (count := len(counted())) >= trials:
                 return
             # A new sampler for each trial, so that a resumed sweep proposes the same values.
             seed = experiment.seed + count
-            study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
+            study.sampler = installed().samplers.TPESampler(seed=seed, constant_liar=True)
 
-            def objective(trial: Any, choosing: ExitStack = choosing) -> float | None:
+            def objective(trial: "optuna.Trial", choosing: ExitStack = choosing) -> float | None:
                 for path, one in search.items():
                     _suggested(trial, path, one)
                 if counted().index(trial.number) >= trials:  # another process was faster
@@ -301,7 +308,7 @@ def _tried(
                     choosing.close()
                     try:
                         score = _score(trial, chosen(experiment, trial.params), folder, stop)
-                    except optuna().TrialPruned:
+                    except installed().TrialPruned:
                         over.append(trial.number)
                         raise
                     except (Exception, KeyboardInterrupt):
@@ -319,7 +326,7 @@ def _tried(
         yield over.pop()
 
 
-def _suggested(trial: Any, path: str, one: Any) -> None:
+def _suggested(trial: "optuna.Trial", path: str, one: Distribution) -> None:
     """Let Optuna choose a value of an option."""
     if hasattr(one, "choices"):
         trial.suggest_categorical(path, one.choices)
@@ -328,12 +335,14 @@ def _suggested(trial: Any, path: str, one: Any) -> None:
         suggest(path, one.low, one.high, log=one.log)
 
 
-def _place_of(trial: Any, folder: Path) -> Path:
+def _place_of(trial: "optuna.trial.BaseTrial | optuna.trial.FrozenTrial", folder: Path) -> Path:
     """The run folder of a trial."""
     return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
 
 
-def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> float | None:
+def _score(
+    trial: "optuna.Trial", experiment: Experiment, folder: Path, stop: Stopping
+) -> float | None:
     """Train, from the newest checkpoint if there is one; returns the validation score of the kept
     learner, or None if the training was stopped and can be resumed.
 
@@ -361,12 +370,12 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> 
         reached = run(experiment, place, watch=watch, stop=lambda: behind or stop())
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
-        raise optuna().TrialPruned from error
+        raise installed().TrialPruned from error
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
-        raise optuna().TrialPruned
+        raise installed().TrialPruned
     # It may have ended early by its patience.
     return None if reached < experiment.steps and stop() else score
