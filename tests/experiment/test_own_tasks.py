@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import arml
-from arml.core import registry as plugins
 from arml.core.own_tasks import as_tasks, own_of
 from arml.nn.networks import MLPOptions
+from arml.plugins.sources import source_of
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import OwnOptions
@@ -76,7 +76,7 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, command):
     config = whole["experiment"]["tasks"]
     assert (config["file"], len(config["version"])) == ("waves.py", 12)
     # From here on it is the same.
-    config["version"] = plugins.source_of(waves.Waves).version
+    config["version"] = source_of(waves.Waves).version
     (folder / "config.json").write_text(json.dumps(whole))
     assert arml.Run(folder).tasks("test").identity() == identity.strip()
     result = json.loads(command("evaluate", folder, "--tasks 20 --json")[0])

@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from arml.core.registry import announce, nearest, place_in_plugin
+from arml.core.registry import nearest
+from arml.plugins.loading import announce, place_in_plugin
 
 T = TypeVar("T")
 COMMANDS: dict[str, tuple[str, str]] = {

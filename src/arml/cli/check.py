@@ -57,8 +57,8 @@ def _parts(what: str) -> Iterator[tuple[str, str]]:
 
     **Raises** `ValueError` in one line if there is none.
     """
-    from arml.core.registry import announce
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
+    from arml.plugins.loading import announce
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None
     if file is not None:

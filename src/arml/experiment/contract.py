@@ -28,9 +28,9 @@ from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
 from arml.core.own_tasks import fault
-from arml.core.registry import place_in_plugin
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
+from arml.plugins.loading import place_in_plugin
 from arml.tasks.functions import functions_2d
 from arml.tasks.options import splits_of
 from arml.training import checkpoint

@@ -15,9 +15,10 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.checks import MOST, Options, Period, check_options
 from arml.core.episodes import Problem
 from arml.core.losses import score_of
-from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
+from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.residual import ResNet12Options, WideResNetOptions
+from arml.plugins.sources import Source, source_of, warn_of_change
 from arml.results.files import Json, RunError, read_as, read_options
 from arml.tasks.options import (
     FoldersOptions,

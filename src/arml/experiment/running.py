@@ -16,7 +16,6 @@ from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
-from arml.core.registry import load_plugins
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
     CALLBACKS,
@@ -30,6 +29,7 @@ from arml.experiment.options import (
 )
 from arml.experiment.recipes import experiment_for, initial, started
 from arml.experiment.workers import Job, Stopping, carry_out
+from arml.plugins.loading import load_plugins
 from arml.results.files import (
     Json,
     JsonView,

@@ -20,9 +20,8 @@ from msgspec import Meta
 
 from arml.core.checks import MOST, Options, Size
 from arml.core.episodes import Problem, TaskDistribution, Tasks
-from arml.core.identity import module_name
 from arml.core.own_tasks import as_tasks, own_of
-from arml.core.registry import Source, load_plugins, nearest, source_of, warn_of_change
+from arml.core.registry import nearest
 from arml.datasets.arrays import family_of
 from arml.datasets.features import load_features
 from arml.datasets.folders import (
@@ -37,6 +36,9 @@ from arml.datasets.folders import (
 from arml.datasets.prepare import open_store, place
 from arml.datasets.splits import check_split, cut, part_sizes, read_split, write_split
 from arml.datasets.starter import SIZE, load_starter
+from arml.plugins.identity import module_name
+from arml.plugins.loading import load_plugins
+from arml.plugins.sources import Source, source_of, warn_of_change
 from arml.results.files import Json, JsonView, RunError, checksum, read_json
 from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
 from arml.tasks.images import (
