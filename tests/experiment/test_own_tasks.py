@@ -18,7 +18,7 @@ from arml.nn.networks import MLPOptions
 from arml.plugins.sources import source_of
 from arml.results.files import RunError
 from arml.tasks.functions import functions_2d
-from arml.tasks.options import OwnOptions
+from arml.tasks.own import OwnOptions
 from small import one_line
 
 SCRIPT = Path(__file__).parent / "waves.py"

@@ -23,7 +23,8 @@ from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options
 from arml.results.files import Json
-from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
+from arml.tasks.options import FoldersOptions, VectorsOptions
+from arml.tasks.splits import splits_of
 from arml.training.devices import mesh_of
 from arml.training.fit import intervals, seeded
 

@@ -32,7 +32,7 @@ from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.plugins.loading import place_in_plugin
 from arml.tasks.functions import functions_2d
-from arml.tasks.options import splits_of
+from arml.tasks.splits import splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start

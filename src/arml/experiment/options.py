@@ -23,13 +23,12 @@ from arml.results.files import Json, RunError, read_as, read_options
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
-    OwnOptions,
     StarterOptions,
     StoreOptions,
-    TasksOptions,
     VectorsOptions,
-    splits_of,
 )
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import TasksOptions, splits_of
 from arml.training.fit import FitOptions, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)

@@ -40,14 +40,12 @@ from arml.results.files import Json, JsonView
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
-    OwnOptions,
     StarterOptions,
     StoreOptions,
-    TasksLike,
-    TasksOptions,
     VectorsOptions,
-    splits_of,
 )
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import TasksLike, TasksOptions, splits_of
 from arml.training.checkpoint import filled, named
 from arml.training.fit import OuterOptions, TrainState, seeded, start
 

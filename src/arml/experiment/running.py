@@ -43,7 +43,8 @@ from arml.results.files import (
 )
 from arml.results.folder import CONFIG, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
-from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, share

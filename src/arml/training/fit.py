@@ -51,7 +51,7 @@ from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
 from arml.results.files import JsonView, RunError
 from arml.results.machine import one_blas_thread
-from arml.tasks.options import TasksLike, splits_of
+from arml.tasks.splits import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, evaluate
 from arml.training.progress import bar
