@@ -60,6 +60,14 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
     )
 
 
+def check_writable(*places: Path) -> None:
+    """Raise `RunError`, before any work, for a file or folder that cannot be written."""
+    for place in places:
+        nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
+        if not os.access(nearest, os.W_OK):
+            raise RunError(f"{place} cannot be written: name another place")
+
+
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a temporary file beside `path`, flush it to the disk, and rename it: the old file is
     replaced as a whole, or it stays.
