@@ -87,6 +87,12 @@ def tune_command(arguments: Sequence[str]) -> int:
         best = _best(ended[0], parsed)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
+    if (open_ := options.trials - len(ended)) > 0 and not stop():
+        say(
+            console,
+            f"{open_} trials have not ended: other processes have them, or died with them; the "
+            "same command takes up those of dead processes",
+        )
     if stop():
         again = command("tune", *arguments)
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")

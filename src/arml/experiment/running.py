@@ -38,6 +38,7 @@ from arml.results.files import (
     locked,
     read_as,
     read_metrics,
+    sealed,
     truncate_metrics,
     write_json,
 )
@@ -182,7 +183,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         if before != experiment.steps:
             made = config.get("made") or {}
             config["made"] = {**made, "extended": [*made.get("extended", ()), before]}
-            write_json(path, {**config, "experiment": to_json(experiment)})
+            write_json(path, sealed({**config, "experiment": to_json(experiment)}))
         return
     config = {
         "recipe": experiment.recipe,
@@ -195,7 +196,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         # For the reader of a result: a run can be resumed if these differ.
         "made": provenance(devices),
     }
-    write_json(path, config)
+    write_json(path, sealed(config))
 
 
 def run(
@@ -311,7 +312,7 @@ def run(
                 watch(done, record)
                 ended = first and ends(called, moment._replace(folder=folder))
                 if ended:
-                    write_json(folder / CONFIG, {**read_config(folder), "ended": done})
+                    write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
                 ended |= 0 < experiment.patience <= later
                 stopping = any(of_all(mesh, stop() or ended))
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every

@@ -8,6 +8,7 @@ there: a trial that was stopped, or whose process died, resumes at its checkpoin
 proposal depends only on the seed and on the trials before it. A database can hold the record.
 """
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -21,10 +22,19 @@ from filelock import FileLock
 from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
+from arml.datasets.decode import LOG
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.running import CHECKPOINTS, METRICS, check_same, run
 from arml.experiment.workers import Job, Stopping, carry_out
-from arml.results.files import Json, RunError, locked, plain, read_metrics
+from arml.results.files import (
+    Json,
+    RunError,
+    cannot_write,
+    drop_half_line,
+    locked,
+    plain,
+    read_metrics,
+)
 from arml.results.folder import CONFIG, seeds_in
 from arml.results.machine import extra
 from arml.training import checkpoint
@@ -41,6 +51,8 @@ _PATIENCE = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
 BEAT, SILENT = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
+ABSENT = 3600.0
+"""Seconds to wait for a database that has left."""
 
 Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
 Space = dict[str, Distribution]
@@ -227,16 +239,9 @@ def opened(
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
                 lock = FileLock(folder.absolute() / ".study.lock", timeout=_PATIENCE)
-                record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL), lock)
-                kept = package.storages.JournalStorage(record)
+                kept = package.storages.JournalStorage(_journal(folder / JOURNAL, lock))
             else:
-                again = package.storages.RetryHeartbeatStaleTrialCallback()
-                kept = package.storages.RDBStorage(
-                    storage,
-                    heartbeat_interval=BEAT,
-                    grace_period=SILENT,
-                    heartbeat_stale_trial_callback=again,
-                )
+                kept = _database(storage)
             study = package.create_study(
                 study_name="arml" if storage is None else folder.resolve().name,
                 storage=kept,
@@ -245,18 +250,74 @@ def opened(
                 load_if_exists=True,
             )
             plan, known = _plan(experiment, search), study.user_attrs.get("plan")
+        except ImportError as error:
+            raise ValueError(
+                f"--storage {storage}: no driver for this database ({error}): pip install "
+                "'arml[postgresql]' for PostgreSQL"
+            ) from None
+        except RunError:
+            raise
         except Exception as error:  # of any kind: Optuna reads the file
             text = " ".join(str(error).split())[:200]
-            where = folder / JOURNAL if storage is None else "--storage"
+            where, what = "--storage", "check the address, and that the server runs"
+            if storage is None:
+                where, what = str(folder / JOURNAL), "restore it, or use a new folder"
             raise RunError(
-                f"{where}: Optuna cannot read its record ({type(error).__name__}: "
-                f"{text}); restore it, or start the sweep in a new folder"
+                f"{where}: Optuna cannot read its record ({type(error).__name__}: {text}); {what}"
             ) from error
         if known is None:
             study.set_user_attr("plan", plan)
     if known is not None:
         check_same(folder, known, plan, "sweep")
     return study
+
+
+def _journal(path: Path, lock: FileLock) -> Any:
+    """Optuna's record in a file. A last line that a full disk or a dead process cut short is
+    dropped before another follows: the rest of the record could not be read after it."""
+    backend = installed().storages.journal.JournalFileBackend
+
+    class Journal(backend):  # type: ignore[misc, valid-type]
+        def append_logs(self, logs: list[Json]) -> None:
+            with lock:
+                drop_half_line(path)
+                try:
+                    super().append_logs(logs)
+                except OSError as error:
+                    raise cannot_write(path, error) from error
+
+    return Journal(str(path), lock)
+
+
+def _database(address: str) -> Any:
+    """Optuna's record in a database. A server that leaves is waited for."""
+    from sqlalchemy import event, make_url
+
+    url = make_url(address)
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    storages = installed().storages
+    kept = storages.RDBStorage(
+        url.render_as_string(hide_password=False),
+        engine_kwargs={"pool_pre_ping": True},
+        heartbeat_interval=BEAT,
+        grace_period=SILENT,
+        heartbeat_stale_trial_callback=storages.RetryHeartbeatStaleTrialCallback(),
+    )
+
+    @event.listens_for(kept.engine, "do_connect")
+    def patient(dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
+        since = time.monotonic()
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError as error:
+                if time.monotonic() - since > ABSENT:
+                    raise
+                LOG.warning(f"--storage: waiting for the server ({' '.join(str(error).split())})")
+                time.sleep(5)
+
+    return kept
 
 
 def _tried(
@@ -271,6 +332,7 @@ def _tried(
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
     states, over = installed().trial.TrialState, list[int]()
+    gone = installed().exceptions.UpdateFinishedTrialError
 
     def counted() -> list[int]:
         kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
@@ -311,6 +373,8 @@ def _tried(
                     except installed().TrialPruned:
                         over.append(trial.number)
                         raise
+                    except gone:
+                        raise
                     except (Exception, KeyboardInterrupt):
                         again(trial)
                         raise
@@ -320,7 +384,11 @@ def _tried(
                         over.append(trial.number)
                     return score
 
-            study.optimize(objective, n_trials=1)
+            try:
+                study.optimize(objective, n_trials=1)
+            except gone:  # its database was away for so long that another process took it up
+                over.clear()
+                continue
         if not over:
             return
         yield over.pop()
