@@ -26,7 +26,7 @@ from arml.datasets.folders import PARTS, ImageFamily, Progress
 from arml.datasets.splits import Split
 from arml.datasets.starter import SIZE, load_starter
 from arml.tasks.images import Episodes, distinct, examples
-from arml.tasks.options import EpisodeOptions, Splits
+from arml.tasks.splits import EpisodeOptions, Splits
 
 DIRECTIONS, TONES, SCALES = 8, 2, 5
 """A style has one of each: there are 80 styles."""

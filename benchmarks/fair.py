@@ -32,7 +32,8 @@ from arml.results.comparisons import compare_seeds
 from arml.results.files import write_text
 from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
-from arml.tasks.options import Splits, StarterOptions
+from arml.tasks.options import StarterOptions
+from arml.tasks.splits import Splits
 from arml.training.evaluate import evaluate
 from common import HERE, machine, replace_block, write
 from conflict import QUESTIONS, ConflictOptions

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 import arml
 import table_prior  # noqa: F401  (it registers the run's tasks)
 from arml.predict.learner import mean_cross_entropy, temperature
-from arml.tasks.options import OwnOptions
+from arml.tasks.own import OwnOptions
 from tables import ORIGINS, ROWS, SHOTS, Learned, tasks
 
 LEVEL = 0.8

@@ -31,7 +31,7 @@ from msgspec import Meta
 import arml
 from arml.core.checks import MOST, Size, check_types
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
-from arml.tasks.options import Splits, splits_of
+from arml.tasks.splits import Splits, splits_of
 
 VERSION = 2
 """The version of the prior: another version draws other tasks from the same key."""

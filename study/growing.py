@@ -61,7 +61,8 @@ from arml.results.files import Json, JsonView, read_json, write_json
 from arml.results.scores import Score, paired
 from arml.tasks.functions import FAMILIES
 from arml.tasks.mixture import Mixture, Stage, mixture
-from arml.tasks.options import FunctionsOptions, StarterOptions, splits_of
+from arml.tasks.options import FunctionsOptions, StarterOptions
+from arml.tasks.splits import splits_of
 from arml.training.evaluate import Look, at_once_by_default, concatenated, looks
 from arml.training.fit import Fitted
 from study.replay import kept, measures, replay

@@ -18,6 +18,7 @@ from arml.core.episodes import in_words
 from arml.experiment.options import from_json, to_json
 from arml.explain.explaining import explain
 from arml.results.files import read_json, write_json
+from arml.results.folder import read_config
 from arml.results.scores import Scores, write_scores
 from study.plan import Unit
 
@@ -81,7 +82,7 @@ def go_on(experiment: arml.Experiment, folder: Path) -> None:
     shorter = folder.parents[2] / recipe / folder.name
     if (folder / "config.json").exists() or not (shorter / "row.json").is_file():
         return
-    config = read_json(shorter / "config.json")
+    config = read_config(shorter)
     known = from_json(config["experiment"], str(shorter))
     if replace(experiment, recipe=recipe, steps=known.steps) != known:
         return

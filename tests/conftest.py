@@ -97,9 +97,9 @@ def pytest_terminal_summary(terminalreporter):
 def alone(monkeypatch):
     """The plug-ins that a test loads, and what they register, end with it. The value forgets them
     at once, as in a process that has not loaded them."""
-    from arml.core import registry as plugins
     from arml.core.inputs import INPUTS
     from arml.experiment.options import CALLBACKS, REGISTRIES
+    from arml.plugins import loading as plugins
 
     def forget() -> None:
         monkeypatch.setenv(plugins.VARIABLE, "")

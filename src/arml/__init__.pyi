@@ -40,7 +40,7 @@ from .predict.loading import load_predictor as load_predictor
 from .results.comparisons import Comparison as Comparison
 from .results.comparisons import compare as compare
 from .results.scores import Scores as Scores
-from .tasks.options import Splits as Splits
+from .tasks.splits import Splits as Splits
 from .training.evaluate import evaluate as evaluate
 from .training.fit import Fitted as Fitted
 from .training.fit import OuterOptions as OuterOptions

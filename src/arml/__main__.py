@@ -5,6 +5,9 @@ import io
 import signal
 import sys
 
+BUSY = {"train", "tune", "grow", "evaluate"}
+"""Commands that take many steps, or learn many tasks."""
+
 
 def write_everything() -> None:
     """Make the output streams take any text, so that no answer fails after all the work: UTF-8 in
@@ -22,6 +25,10 @@ def program() -> int:
     gc.set_threshold(50_000, 20, 100)
     write_everything()
     try:
+        if BUSY.intersection(sys.argv):
+            from arml.results.machine import ask_for_large_pages
+
+            ask_for_large_pages()
         from arml.cli import main
     except KeyboardInterrupt:
         print("arml: interrupted", file=sys.stderr)

@@ -11,9 +11,9 @@ import pytest
 
 import arml
 from arml.algorithms import ALGORITHMS
-from arml.core import registry as plugins
-from arml.core.registry import announce, as_options
 from arml.experiment.options import Experiment, from_json, metric_of, to_json
+from arml.plugins import loading as plugins
+from arml.plugins.loading import announce, as_options
 from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"

@@ -9,7 +9,7 @@ import pytest
 
 import arml
 from arml.cli import main
-from arml.results.folder import seeds_in
+from arml.results.folder import read_config, seeds_in
 from arml.results.scores import read_scores
 
 PACE = "--steps 10 --interval 10 --validate-every 10 --validation-tasks 5"
@@ -93,7 +93,7 @@ def test_what_is_no_folder_of_seeds_of_one_experiment_is_refused_before_the_work
         shutil.copytree(maml / "seed-0", tmp_path / name / "seed-0")
         shutil.copytree(source / "seed-0", tmp_path / name / "seed-1")
     started = shutil.copytree(maml / "seed-1", tmp_path / "short" / "seed-1")
-    config = json.loads((started / "config.json").read_text())
+    config = read_config(started)
     config["experiment"]["steps"] = 20
     (started / "config.json").write_text(json.dumps(config))
     run = maml / "seed-0"

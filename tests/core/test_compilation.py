@@ -77,6 +77,14 @@ def test_each_core_is_a_device_unless_jax_is_told_otherwise(monkeypatch):
     assert os.environ[name] == "3"
 
 
+def test_an_empty_program_of_a_full_disk_is_removed(folder):
+    first, _ = run_program()
+    (kept,) = folder.glob("*/jit__lambda*")
+    kept.write_bytes(b"")
+    assert run_program() == (first, "")
+    assert kept.stat().st_size
+
+
 def test_the_oldest_programs_make_room(folder, monkeypatch):
     monkeypatch.setattr(cli, "CACHED", 250)
     (folder / "processor").mkdir(parents=True)

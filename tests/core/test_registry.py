@@ -10,11 +10,12 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
-from arml.core import registry as plugins
 from arml.core.registry import Registry, options_of
 from arml.experiment.options import NETWORKS, REGISTRIES, TASKS
 from arml.experiment.recipes import RECIPES, recipe
 from arml.explain.explaining import inside as shown
+from arml.plugins import loading as plugins
+from arml.plugins import sources
 from arml.tasks.functions import functions_2d
 
 OPTIONS = '''
@@ -189,7 +190,7 @@ def test_an_installed_package_brings_a_method_by_an_entry_point(tmp_path, monkey
     entries = "[arml.methods]\ntheirs = somebodys:TheirsOptions\n"
     (about / "entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(tmp_path)
-    plugins._distributions.cache_clear()
+    sources._distributions.cache_clear()
     found = Registry("method", Method)
     assert list(found) == ["theirs"]
     assert found["theirs"].about == "A method of a test."
@@ -199,7 +200,7 @@ def test_an_installed_package_brings_a_method_by_an_entry_point(tmp_path, monkey
     with pytest.raises(ValueError, match="could not load 'bad' of somebodys: AttributeError"):
         list(Registry("method", Method))
     monkeypatch.delitem(sys.modules, "somebodys")
-    plugins._distributions.cache_clear()
+    sources._distributions.cache_clear()
 
 
 def test_a_plugin_that_fails_is_one_line(tmp_path):

@@ -23,7 +23,8 @@ from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
 from arml.results.files import LOCK, digest_of, locked
-from arml.tasks.options import StoreOptions, device_room
+from arml.tasks.images import device_room
+from arml.tasks.options import StoreOptions
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 import arml
-from arml.core import registry as plugins
 from arml.experiment.contract import Blobs, same
 from arml.experiment.options import metric_of
 from arml.experiment.scoring import evaluate_run
+from arml.plugins import loading as plugins
 from arml.results.files import read_metrics
 from arml.training.fit import best_of
 from small import experiment

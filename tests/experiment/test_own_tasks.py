@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import arml
-from arml.core import registry as plugins
 from arml.core.own_tasks import as_tasks, own_of
 from arml.nn.networks import MLPOptions
-from arml.results.files import RunError
+from arml.plugins.sources import source_of
+from arml.results.files import RunError, sealed, write_json
+from arml.results.folder import read_config
 from arml.tasks.functions import functions_2d
-from arml.tasks.options import OwnOptions
+from arml.tasks.own import OwnOptions
 from small import one_line
 
 SCRIPT = Path(__file__).parent / "waves.py"
@@ -72,12 +73,12 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, command):
     # The script had more lines than the file that is imported here.
     with pytest.warns(UserWarning, match=r"waves\.py is not the version that this was made with"):
         assert len(arml.Run(folder).splits.test.families) == 2
-    whole = json.loads((folder / "config.json").read_text())
+    whole = read_config(folder)
     config = whole["experiment"]["tasks"]
     assert (config["file"], len(config["version"])) == ("waves.py", 12)
     # From here on it is the same.
-    config["version"] = plugins.source_of(waves.Waves).version
-    (folder / "config.json").write_text(json.dumps(whole))
+    config["version"] = source_of(waves.Waves).version
+    write_json(folder / "config.json", sealed(whole))
     assert arml.Run(folder).tasks("test").identity() == identity.strip()
     result = json.loads(command("evaluate", folder, "--tasks 20 --json")[0])
     assert result["score"]["mean"] == pytest.approx(float(mean), rel=1e-5)

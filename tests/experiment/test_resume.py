@@ -17,6 +17,7 @@ from arml.cli.train import Training
 from arml.experiment.contract import same
 from arml.experiment.running import Run
 from arml.experiment.scoring import evaluate_run
+from arml.results.folder import read_config
 from arml.training.checkpoint import place_of
 
 STEPS = 200
@@ -141,8 +142,8 @@ def test_a_loss_that_is_not_finite_names_step_family_and_remedy(tmp_path, capsys
 
 
 def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
-    config = json.loads((copy / "config.json").read_text())
-    assert config["made"].keys() == {"commit", "versions", "device"}
+    config = read_config(copy)
+    assert config["made"].keys() == {"commit", "versions", "device", "large_pages"}
     assert evaluate_run(str(copy), tasks=4).result["trained"] == config["made"]
     elsewhere = {**config["made"], "device": "elsewhere"}
     (copy / "config.json").write_text(json.dumps({**config, "made": elsewhere}))
@@ -215,6 +216,8 @@ def test_a_run_of_which_no_checkpoint_can_be_read_is_not_begun_anew(copy, capsys
 def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
     path = copy / "config.json"
     path.write_text(path.read_text().replace('"hidden": [\n        8', '"hidden": [\n        9'))
+    assert "config.json was altered" in refused(capsys, copy)
+    path.write_text(path.read_text().replace('"sha256"', '"changed"'))
     assert main(["evaluate", str(copy)]) == 2
     assert "is of another learner: expected " in capsys.readouterr().err
     place_of(copy / "checkpoints", STEPS).unlink()

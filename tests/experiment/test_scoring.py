@@ -20,7 +20,8 @@ from arml.experiment.scoring import (
     simple_scores,
 )
 from arml.tasks.functions import functions_2d
-from arml.tasks.options import FunctionsOptions, splits_of
+from arml.tasks.options import FunctionsOptions
+from arml.tasks.splits import splits_of
 from arml.training.evaluate import split_keys
 
 PROBLEM = Problem("classification", (6,), 3, 2, 4)

@@ -244,6 +244,26 @@ def test_a_damaged_record_of_optunas_is_named(tmp_path):
         opened(TINY, search, tmp_path)
 
 
+def test_a_record_that_a_full_disk_cut_short_goes_on(tmp_path, monkeypatch):
+    search = space(("algorithm.inner_rate=0.001,0.01",), TINY)
+    study, record = opened(TINY, search, tmp_path), tmp_path / "study.jsonl"
+    trial = study.ask(search)
+    whole = record.read_bytes()
+    for half in (b'{"op_code":5,"wor', whole.splitlines()[-1]):
+        record.write_bytes(whole + half)
+        for one in (study, opened(TINY, search, tmp_path)):  # alive, and opened later
+            one.ask(search)
+        assert len(opened(TINY, search, tmp_path).trials) == 3
+        record.write_bytes(whole)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("optuna.storages.journal._file.os.fsync", full)
+    with pytest.raises(RunError, match=r"could not write .*study\.jsonl: No space left"):
+        study.tell(trial, 1.0)
+
+
 @pytest.mark.slow
 def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
     search = space(("algorithm.inner_rate=0.001,0.01",), TINY)
@@ -261,10 +281,18 @@ def test_two_trials_at_a_time_are_those_of_one_at_a_time(tmp_path):
         tune(TINY, search, tmp_path / "two", trials=4, workers=2)
 
 
-def test_bad_sweeps_are_refused(tmp_path, command):
+def test_bad_sweeps_are_refused(tmp_path, command, monkeypatch):
     for words in ("--trials 0", "--workers 0"):
         _, said = command(*COMMAND, "--run", tmp_path / "x", words, code=2)
         assert "must be at least 1, got 0" in said
+    words = "--storage postgresql://nobody@127.0.0.1:9/none"
+    _, said = command(*COMMAND, "--run", tmp_path / "x", words, code=2)
+    assert "--storage: Optuna cannot read its record (OperationalError: " in said
+    assert "that the server runs" in said
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    _, said = command(*COMMAND, "--run", tmp_path / "x", words, code=2)
+    assert "no driver for this database" in said
+    assert "pip install 'arml[postgresql]'" in said
     with pytest.raises(ValueError, match="each option once"):
         space(("algorithm.inner_rate=1..2",) * 2, TINY)
     with pytest.raises(ValueError, match="got none: give --search"):

@@ -6,7 +6,7 @@ import pytest
 
 import arml
 from arml.core.inputs import INPUTS
-from arml.core.registry import load_plugin
+from arml.plugins.loading import load_plugin
 from arml.predict.base import CAPABILITIES
 from arml.predict.contract import check_predictor
 from arml.predict.kinds import named_kind

@@ -123,6 +123,12 @@ def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     file.write_text('{"step": 1}\n{"loss": 2}\n{"step": 3}\n')
     with pytest.raises(RunError, match=one_line("a damaged one")):
         read_metrics(file)
+    file.unlink()
+    for step in (1, 2, 3):
+        append_metric(file, {"step": step, "loss": 0.5})
+    file.write_text(file.read_text().replace('2, "loss": 0.5', '2, "loss": 0.6'))
+    with pytest.raises(RunError, match=one_line("the checksum of step 2 is another")):
+        read_metrics(file)
 
 
 def test_metrics_are_cut_after_a_step_and_otherwise_unchanged(tmp_path: Path) -> None:

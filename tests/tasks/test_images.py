@@ -22,7 +22,7 @@ from arml.tasks.images import (
     mirror_keeps_classes,
     varied,
 )
-from arml.tasks.options import EpisodeOptions
+from arml.tasks.splits import EpisodeOptions
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
 """Images of each class; the families and the classes differ in size."""

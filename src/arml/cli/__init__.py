@@ -14,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from arml.core.registry import announce, nearest, place_in_plugin
+from arml.core.registry import nearest
+from arml.plugins.loading import announce, place_in_plugin
 
 T = TypeVar("T")
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -184,16 +185,16 @@ def cores_as_devices() -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Delete the oldest programs beyond `CACHED`. JAX's own bound reads the times of all programs
-    whenever it keeps another."""
+    """Delete the oldest programs beyond `CACHED`, and the empty ones that a full disk left, which
+    JAX would neither read nor replace. Its own bound reads the times of all programs whenever it
+    keeps another."""
     with suppress(OSError):
         files = [(path.stat(), path) for path in folder.glob("*/*")]
         excess = sum(stat.st_size for stat, _ in files) - CACHED
         for stat, path in sorted(files, key=lambda pair: pair[0].st_mtime):
-            if excess <= 0:
-                break
-            path.unlink(missing_ok=True)
-            excess -= stat.st_size
+            if excess > 0 or not stat.st_size:
+                path.unlink(missing_ok=True)
+                excess -= stat.st_size
 
 
 def _processor() -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from arml.cli.inputs import asked_of
 from arml.core.inputs import INPUTS
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.kinds import Asked, Queries, inputs_of, is_table
-from arml.results.files import write_text
+from arml.results.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from arml.predict.answers import Answer
@@ -275,10 +274,7 @@ def _check_paths(options: AnswerOptions, *read: Path) -> None:
         if out.suffix.lower() != ".csv":
             raise ValueError(f"--out {out} would replace a file that is no CSV file: name another")
     save, report = getattr(options, "save", None), getattr(options, "report", None)
-    for place in filter(None, (out, save, report, options.sort_into)):
-        nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
-        if not os.access(nearest, os.W_OK):
-            raise ValueError(f"{place} cannot be written: name another place")
+    check_writable(*filter(None, (out, save, report, options.sort_into)))
     if save is not None:
         check_free(save, predictor=True)
     if options.sort_into is not None:

@@ -60,8 +60,9 @@ def _parts(what: str) -> Iterator[tuple[str, str]]:
     **Raises** `ValueError` in one line if there is none.
     """
     from arml.core.inputs import INPUTS
-    from arml.core.registry import Registry, announce
+    from arml.core.registry import Registry
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS
+    from arml.plugins.loading import announce
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None
     if file is not None:

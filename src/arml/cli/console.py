@@ -28,7 +28,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from arml.core.registry import as_options
+from arml.plugins.loading import as_options
 from arml.report.tables import duration, grid
 from arml.results.files import plain
 

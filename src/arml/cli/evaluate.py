@@ -14,7 +14,7 @@ from tyro.conf import Positional
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
 from arml.cli.inputs import asked_of
 from arml.report.tables import comparable, grid, make_rows, table_of, terminal
-from arml.results.files import Json, RunError, write_json
+from arml.results.files import Json, RunError, check_writable, write_json
 from arml.results.folder import Result, read_config, seeds_in
 from arml.results.scores import format_score
 
@@ -67,6 +67,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateOptions, arguments, prog="arml evaluate")
     from arml.predict.files import check_predictor, is_learner, is_predictor
 
+    check_writable(*filter(None, [options.out]))
     if options.query is not None and not options.folder.exists():
         check_predictor(options.folder)
     if is_predictor(options.folder):
@@ -104,6 +105,8 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
     usual = options.split == "test" and options.steps is None and options.out is None
     keeps = usual and not shape
+    if keeps:
+        check_writable(*(run for runs in sides for run in runs))
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept_scores
         from arml.results.comparisons import compare
@@ -268,6 +271,7 @@ class ExplainOptions:
 
 def explain_command(arguments: Sequence[str]) -> None:
     options = parse(ExplainOptions, arguments, prog="arml explain")
+    check_writable(options.out)
     from arml.explain.explaining import explain
 
     say(Console(), *map(str, explain(options.folder, options.out, tasks=options.tasks)))
@@ -285,6 +289,7 @@ class ReportOptions:
 
 def report_command(arguments: Sequence[str]) -> None:
     options = parse(ReportOptions, arguments, prog="arml report")
+    check_writable(options.out)
     from arml.report.page import write_page
 
     folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -12,6 +12,9 @@ from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
 from arml.report.tables import grid
 from arml.results.files import Json, write_json
+
+if TYPE_CHECKING:
+    import optuna
 
 SHOWN = 10
 """Trials in the table at the end."""
@@ -55,7 +58,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     console, stop = Console(), Stop()
     say(console, f"searching {space_in_words(search)}")
 
-    def watch(trial: Any) -> None:
+    def watch(trial: "optuna.trial.FrozenTrial") -> None:
         why = trial.user_attrs.get("why", "").partition(":")[0]
         cells = _cells(trial, experiment.steps)
         say(
@@ -84,6 +87,12 @@ def tune_command(arguments: Sequence[str]) -> int:
         best = _best(ended[0], parsed)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
+    if (open_ := options.trials - len(ended)) > 0 and not stop():
+        say(
+            console,
+            f"{open_} trials have not ended: other processes have them, or died with them; the "
+            "same command takes up those of dead processes",
+        )
     if stop():
         again = command("tune", *arguments)
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")
@@ -91,7 +100,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _best(trial: Any, parsed: Parsed[TuneOptions]) -> Json:
+def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Json:
     """The best trial, and the command that trains with its options."""
     experiment = parsed.experiment
     # A search may begin at a value that was given.
@@ -117,7 +126,7 @@ def _best(trial: Any, parsed: Parsed[TuneOptions]) -> Json:
     }
 
 
-def _cells(trial: Any, steps: int) -> tuple[str, str, str, str]:
+def _cells(trial: "optuna.trial.FrozenTrial", steps: int) -> tuple[str, str, str, str]:
     """A trial's number, score, end and options."""
     values = "  ".join(
         f"{path}={value:.3g}" if isinstance(value, float) else f"{path}={value}"

@@ -72,7 +72,7 @@ def check_options(options: Any) -> None:
     options.check()
 
 
-def check_types(options: Any) -> None:
+def check_types(options: object) -> None:
     """Raise `ValueError` in one line if a field of a dataclass has no value of its type."""
     cls: Any = type(options)
     for name, kind in _types(cls).items():
@@ -82,7 +82,7 @@ def check_types(options: Any) -> None:
 
 
 @cache
-def _types(cls: type) -> dict[str, Any]:
+def _types(cls: type) -> dict[str, object]:
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError:  # of a class inside a function
@@ -96,7 +96,7 @@ def _lacking(kind: Any, value: object) -> str:
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     number: Any = None if isinstance(value, bool) else value
     if origin is Annotated:
-        beyond = (_beyond(bounds, value) for bounds in arguments[1:] if isinstance(bounds, Meta))
+        beyond = (_beyond(bounds, number) for bounds in arguments[1:] if isinstance(bounds, Meta))
         return _lacking(arguments[0], value) or next(filter(None, beyond), "")
     if origin is Literal:
         return "" if value in arguments else f"one of {', '.join(map(repr, arguments))}"
@@ -121,7 +121,7 @@ def _lacking(kind: Any, value: object) -> str:
     return "" if right else expected
 
 
-def _beyond(bounds: Meta, value: Any) -> str:
+def _beyond(bounds: Meta, value: int | float) -> str:
     """The bound that a number breaks, in words; empty if none."""
     if bounds.ge is not None and value < bounds.ge:
         return f"at least {bounds.ge:g}" if bounds.ge else "0 or more"

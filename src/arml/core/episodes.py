@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
-from arml.core.identity import identity_of
 from arml.core.inputs import INPUTS, Form
+from arml.plugins.identity import identity_of
 
 Facts = Mapping[str, str | int | float | bool | None]
 """Facts about tasks that a table states, by name."""
@@ -158,7 +158,7 @@ class TaskDistribution(eqx.Module):
     def identity(self) -> str:
         """A text that two distributions share exactly if they draw the same task from the same
         key: only then may two scores be paired. By default it is a digest of the class, with the
-        code of its methods, and of all its fields (`arml.core.identity`).
+        code of its methods, and of all its fields (`arml.plugins.identity`).
 
         **Raises** `ValueError` in one line for a field that cannot be compared.
         """

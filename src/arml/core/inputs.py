@@ -8,7 +8,8 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import ClassVar
 
-from arml.core.registry import Registry, Source, source_of
+from arml.core.registry import Registry
+from arml.plugins.sources import Source, source_of
 
 
 class Form:

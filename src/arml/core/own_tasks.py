@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution, Tasks, protocol_of
-from arml.core.identity import identity_of
+from arml.plugins.identity import identity_of
 
 
 class _Static:

@@ -2,74 +2,19 @@
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
 network. Entries of others come from installed packages (entry points) and from plug-in files, which
-call `arml.register`. A registry reads both when it is used, in worker processes too: the
-environment variable `ARML_PLUGINS` names the plug-in files. Nothing here needs JAX.
+call `arml.register`. A registry reads both when it is used. Nothing here needs JAX.
 """
 
-import hashlib
-import os
-import sys
-import traceback
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
-from functools import cache
-from importlib import metadata, util
+from importlib import metadata
 from inspect import signature
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from arml.core.checks import Options
-
-VARIABLE = "ARML_PLUGINS"
-"""The environment variable that names plug-in files, separated as in PATH."""
-
-
-class Source(NamedTuple):
-    """Where a part comes from: an installed package and its version, or a file and its digest."""
-
-    name: str
-    version: str
-
-    @property
-    def remedy(self) -> str:
-        """How to get it again."""
-        if self.name.endswith(".py"):
-            return f"give --plugin {self.name}, or import that file first"
-        return f"install {self.name} {self.version}"
-
-
-def package_of(module: str) -> Source | None:
-    """The installed package that a module is of, if it is of one."""
-    package = next(iter(_distributions().get(module.partition(".")[0], ())), None)
-    return None if package is None else Source(package, metadata.version(package))
-
-
-def source_of(cls: type) -> Source | None:
-    """Where a class comes from; None for one of this package."""
-    if cls.__module__.partition(".")[0] == "arml":
-        return None
-    package = package_of(cls.__module__)
-    if package is not None:
-        return package
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if file is None:  # a notebook
-        return Source(cls.__module__, "")
-    return Source(Path(file).name, hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12])
-
-
-def warn_of_change(now: Source | None, then: str, where: str) -> None:
-    """Warn if `where` was made with another version of a part, `then`."""
-    if now is not None and then and then != now.version:
-        warnings.warn(
-            f"{where}: {now.name} is not the version that this was made with "
-            f"({now.version}, not {then})",
-            stacklevel=3,
-        )
-
-
-_distributions = cache(metadata.packages_distributions)
+from arml.plugins.loading import load_plugins, one_line
+from arml.plugins.sources import Source, source_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +135,7 @@ class Registry(Mapping[str, E], Generic[E]):
             except Exception as error:
                 package = point.dist.name if point.dist else "a package"
                 raise ValueError(
-                    f"could not load {point.name!r} of {package}: {_line(error)}; update or "
+                    f"could not load {point.name!r} of {package}: {one_line(error)}; update or "
                     "remove it"
                 ) from error
             self.add(found if isinstance(found, Entry) else self.make(point.name, found))
@@ -254,77 +199,3 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     few = len(names) < 15
     return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"
-
-
-def announce(file: Path | str) -> None:
-    """Announce a plug-in file to this process and to those that it starts.
-
-    **Raises** `ValueError` if there is no such file.
-    """
-    path = Path(file).expanduser().resolve()
-    if not path.is_file():
-        raise ValueError(f"expected a plug-in file at {file}, found none: check the path")
-    paths = _announced()
-    if str(path) not in paths:
-        os.environ[VARIABLE] = os.pathsep.join([*paths, str(path)])
-
-
-def _announced() -> list[str]:
-    return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
-
-
-def as_options() -> list[str]:
-    """The announced plug-ins as options, for a command that is shown to the user."""
-    return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
-
-
-def place_in_plugin(error: BaseException) -> str:
-    """The file and line of the innermost call of an announced plug-in that raised the error; empty
-    if none was called."""
-    known, found = _announced(), ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename in known:
-            found = f"{os.path.relpath(frame.f_code.co_filename)}, line {line}"
-    return found
-
-
-_loaded: set[str] = set()
-
-
-def load_plugins() -> None:
-    """Run the announced plug-ins that have not run yet."""
-    for path in _announced():
-        load_plugin(path)
-
-
-def load_plugin(file: Path | str) -> None:
-    """Run a plug-in file, once in a process. It can import the modules of its folder, as a script
-    can.
-
-    **Raises** `ValueError` in one line if that fails.
-    """
-    path = Path(file).expanduser().resolve()
-    if str(path) in _loaded:
-        return
-    name = path.stem
-    while name in sys.modules:
-        name += "_"
-    spec = util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"expected a Python file as the plug-in, got {file}: name a .py file")
-    module = util.module_from_spec(spec)
-    # Before it runs, because dataclasses look up their module, and registries load plug-ins.
-    sys.modules[name] = module
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # last, so that no installed module is hidden
-    _loaded.add(str(path))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        _loaded.discard(str(path))
-        del sys.modules[name]
-        raise ValueError(f"could not load the plug-in {file}: {_line(error)}") from error
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

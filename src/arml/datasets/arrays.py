@@ -15,7 +15,7 @@ from arml.datasets.decode import resize, rgb
 from arml.datasets.folders import ImageFamily, load_families
 
 
-def family_of(name: str, data: Any, *, size: int | None = None) -> ImageFamily:
+def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamily:
     """The family of that name.
 
     **Arguments**
@@ -72,7 +72,7 @@ def _pairs(name: str, data: Any) -> list[list[Any]]:
     return pairs
 
 
-def _input(name: str, item: Any, size: int | None) -> np.ndarray:
+def _input(name: str, item: object, size: int | None) -> np.ndarray:
     array = rgb(item, name) if isinstance(item, Image.Image) else np.asarray(item)
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = np.moveaxis(array, 0, -1)  # as PyTorch has it

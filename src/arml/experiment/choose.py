@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from arml.datasets.folders import Parts, family_name, open_source
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe, started
 from arml.nn.networks import Conv4Options
-from arml.tasks.options import FoldersOptions, VectorsOptions, splits_of
+from arml.results.files import Json
+from arml.tasks.options import FoldersOptions, VectorsOptions
+from arml.tasks.splits import splits_of
 from arml.training.devices import mesh_of
 from arml.training.fit import intervals, seeded
 
@@ -138,7 +140,7 @@ def _smallest(families: Sequence[_Family]) -> tuple[int, str, str]:
     return min((n, f.name, name) for f in families for name, n in f.counts.items())
 
 
-def _shape(families: Sequence[_Family], fixed: Mapping[str, int]) -> dict[str, Any]:
+def _shape(families: Sequence[_Family], fixed: Mapping[str, int]) -> Json:
     """Ways, shots and queries."""
     poorest = min(families, key=lambda family: len(family.counts))
     classes = len(poorest.counts)

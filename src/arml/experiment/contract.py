@@ -28,11 +28,11 @@ from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
 from arml.core.own_tasks import fault
-from arml.core.registry import place_in_plugin
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
+from arml.plugins.loading import place_in_plugin
 from arml.tasks.functions import functions_2d
-from arml.tasks.options import splits_of
+from arml.tasks.splits import splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
@@ -145,12 +145,12 @@ class Case:
         return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
 
     @cached_property
-    def lowered(self) -> Any:
+    def lowered(self) -> jax.stages.Lowered:
         """The program of `many`, before it is compiled."""
         return many.lower(self.learner, *self.drawn)  # type: ignore[attr-defined]
 
     @cached_property
-    def compiled(self) -> Any:
+    def compiled(self) -> jax.stages.Compiled:
         return self.lowered.compile()
 
     @cached_property

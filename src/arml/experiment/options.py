@@ -16,20 +16,20 @@ from arml.core.checks import MOST, Options, Period, check_options
 from arml.core.episodes import Problem, problem_fields
 from arml.core.inputs import INPUTS
 from arml.core.losses import score_of
-from arml.core.registry import Entry, Registry, Source, source_of, warn_of_change
+from arml.core.registry import Entry, Registry
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.residual import ResNet12Options, WideResNetOptions
+from arml.plugins.sources import Source, source_of, warn_of_change
 from arml.results.files import Json, RunError, read_as, read_options
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
-    OwnOptions,
     StarterOptions,
     StoreOptions,
-    TasksOptions,
     VectorsOptions,
-    splits_of,
 )
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import TasksOptions, splits_of
 from arml.training.fit import FitOptions, OuterOptions
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)

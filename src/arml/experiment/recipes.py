@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.checks import Options, check_options, check_size
@@ -36,18 +36,16 @@ from arml.experiment.options import (
     TaskFamily,
 )
 from arml.nn.networks import Conv4Options, MLPOptions, SetNetwork
-from arml.results.files import JsonView
+from arml.results.files import Json, JsonView
 from arml.tasks.options import (
     FoldersOptions,
     FunctionsOptions,
-    OwnOptions,
     StarterOptions,
     StoreOptions,
-    TasksLike,
-    TasksOptions,
     VectorsOptions,
-    splits_of,
 )
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import TasksLike, TasksOptions, splits_of
 from arml.training.checkpoint import filled, named
 from arml.training.fit import OuterOptions, TrainState, seeded, start
 
@@ -70,7 +68,7 @@ def kind_of(problem: Problem) -> str:
     return "regression" if (like, problem.kind) == ("vectors", "regression") else like
 
 
-USUAL: dict[str, dict[str, Any]] = {
+USUAL: dict[str, Json] = {
     "regression": {"network": MLPOptions(init="he"), "outer": OuterOptions(clip=10.0)},
     "vectors": {
         "network": MLPOptions(hidden=(64,), init="he"),
@@ -141,7 +139,7 @@ class Setting:
 
         **Raises** `TypeError` for an option that the tasks do not have.
         """
-        changes: dict[str, Any] = {"outputs" if k == "ways" else k: n for k, n in shape.items()}
+        changes: Json = {"outputs" if k == "ways" else k: n for k, n in shape.items()}
         made = replace(
             self.shared,
             recipe=f"{self.name}/{method.name}",
@@ -173,7 +171,7 @@ def prepared(
     )
 
 
-_PAPER: dict[str, Any] = {"network": MLPOptions(), "outer": OuterOptions()}
+_PAPER: Json = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
 _SMALL = ("small images",)
@@ -498,7 +496,7 @@ def _check_made(right: bool, options: object, wanted: str, got: object) -> None:
         )
 
 
-def _start_of(outer: Options, steps: int, *parts: Any) -> TrainState:
+def _start_of(outer: Options, steps: int, *parts: PyTree) -> TrainState:
     return start(_drawn(*parts), outer.build(steps))
 
 

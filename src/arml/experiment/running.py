@@ -16,7 +16,6 @@ from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
-from arml.core.registry import load_plugins
 from arml.datasets.folders import Progress
 from arml.experiment.options import (
     CALLBACKS,
@@ -30,6 +29,7 @@ from arml.experiment.options import (
 )
 from arml.experiment.recipes import experiment_for, initial, started
 from arml.experiment.workers import Job, Stopping, carry_out
+from arml.plugins.loading import load_plugins
 from arml.results.files import (
     Json,
     JsonView,
@@ -38,12 +38,14 @@ from arml.results.files import (
     locked,
     read_as,
     read_metrics,
+    sealed,
     truncate_metrics,
     write_json,
 )
 from arml.results.folder import CONFIG, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
-from arml.tasks.options import OwnOptions, Splits, TasksLike, TasksOptions, splits_of
+from arml.tasks.own import OwnOptions
+from arml.tasks.splits import Splits, TasksLike, TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, share
@@ -181,7 +183,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         if before != experiment.steps:
             made = config.get("made") or {}
             config["made"] = {**made, "extended": [*made.get("extended", ()), before]}
-            write_json(path, {**config, "experiment": to_json(experiment)})
+            write_json(path, sealed({**config, "experiment": to_json(experiment)}))
         return
     config = {
         "recipe": experiment.recipe,
@@ -194,7 +196,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         # For the reader of a result: a run can be resumed if these differ.
         "made": provenance(devices),
     }
-    write_json(path, config)
+    write_json(path, sealed(config))
 
 
 def run(
@@ -310,7 +312,7 @@ def run(
                 watch(done, record)
                 ended = first and ends(called, moment._replace(folder=folder))
                 if ended:
-                    write_json(folder / CONFIG, {**read_config(folder), "ended": done})
+                    write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
                 ended |= 0 < experiment.patience <= later
                 stopping = any(of_all(mesh, stop() or ended))
                 due = done // experiment.checkpoint_every > before // experiment.checkpoint_every

@@ -20,7 +20,7 @@ from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import fingerprint
 from arml.experiment.recipes import widened
 from arml.experiment.running import Run
-from arml.results.files import write_json
+from arml.results.files import sealed, write_json
 from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
@@ -122,7 +122,7 @@ def keep(scored: Scored) -> None:
     """Write the scores of single tasks and the result into the folder of the run."""
     write_scores(scored.run.folder / "scores.npz", scored.scores)
     # Last: if there is a result, the scores are complete.
-    write_json(scored.run.folder / "result.json", scored.result)
+    write_json(scored.run.folder / "result.json", sealed(scored.result))
 
 
 def kept_scores(

@@ -8,26 +8,40 @@ there: a trial that was stopped, or whose process died, resumes at its checkpoin
 proposal depends only on the seed and on the trials before it. A database can hold the record.
 """
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 from filelock import FileLock
 from msgspec import ValidationError, convert
 
 from arml.algorithms import ALGORITHMS
+from arml.datasets.decode import LOG
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
 from arml.experiment.running import CHECKPOINTS, METRICS, check_same, run
 from arml.experiment.workers import Job, Stopping, carry_out
-from arml.results.files import Json, RunError, locked, plain, read_metrics
+from arml.results.files import (
+    Json,
+    RunError,
+    cannot_write,
+    drop_half_line,
+    locked,
+    plain,
+    read_metrics,
+)
 from arml.results.folder import CONFIG, seeds_in
 from arml.results.machine import extra
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
+
+if TYPE_CHECKING:
+    import optuna
 
 _PARTS = ("algorithm", "outer", "network")
 """The parts whose options can be searched. The options of the tasks cannot: scores on different
@@ -37,12 +51,15 @@ _PATIENCE = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
 BEAT, SILENT = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
+ABSENT = 3600.0
+"""Seconds to wait for a database that has left."""
 
-Space = dict[str, Any]
+Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
+Space = dict[str, Distribution]
 """Optuna's distribution of the values of each option, by its path PART.NAME."""
 
 
-def optuna() -> Any:
+def installed() -> ModuleType:
     """The package Optuna. **Raises** `ValueError` if it is not installed."""
     package = extra("optuna", "tune", "a sweep")
     package.logging.set_verbosity(package.logging.ERROR)
@@ -57,7 +74,7 @@ def usual(experiment: Experiment) -> Space:
     own = (named or ALGORITHMS.of(experiment.algorithm)).tune or ()
     values = {f"algorithm.{name}": getattr(experiment.algorithm, name, 0) for name in own}
     values["outer.outer_rate"] = getattr(experiment.outer, "outer_rate", 0)
-    distribution = optuna().distributions.FloatDistribution
+    distribution = installed().distributions.FloatDistribution
     return {path: distribution(v / 10, v * 10, log=True) for path, v in values.items() if v}
 
 
@@ -77,7 +94,7 @@ def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
     return found
 
 
-def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
+def _dimension(text: str, experiment: Experiment) -> tuple[str, Distribution]:
     path, _, values = text.partition("=")
     part, _, name = path.partition(".")
     options = getattr(experiment, part, None) if part in _PARTS else None
@@ -92,12 +109,12 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
         raise ValueError(f"expected {path}=LOW..HIGH or {path}=A,B,C, got {text!r}: change it")
     texts = (low, high) if dots else values.split(",")
     try:
-        tried: Any = [convert(one.strip(), known[name], strict=False) for one in texts]
+        tried = [convert(one.strip(), known[name], strict=False) for one in texts]
     except ValidationError as error:
         raise ValueError(f"{text}: {error}") from None
     for one in tried:
         chosen(experiment, {path: one}).check()
-    distributions = optuna().distributions
+    distributions = installed().distributions
     if not dots:
         return path, distributions.CategoricalDistribution(tried)
     kind = {int: "IntDistribution", float: "FloatDistribution"}.get(type(tried[0]))
@@ -106,7 +123,7 @@ def _dimension(text: str, experiment: Experiment) -> tuple[str, Any]:
     return path, getattr(distributions, kind)(*tried, log=0 < tried[0] <= tried[1] / 10)
 
 
-def chosen(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
+def chosen(experiment: Experiment, values: Mapping[str, object]) -> Experiment:
     """The experiment with these values of the options at these paths."""
     for path, value in values.items():
         part, _, name = path.partition(".")
@@ -132,11 +149,11 @@ def tune(
     *,
     trials: int,
     workers: int = 1,
-    watch: Callable[[Any], None] = lambda trial: None,
+    watch: Callable[["optuna.trial.FrozenTrial"], None] = lambda trial: None,
     stop: Stopping = lambda: False,
     storage: str | None = None,
     on: str | None = None,
-) -> list[Any]:
+) -> "list[optuna.trial.FrozenTrial]":
     """Try `trials` choices of the experiment's options in `folder`, all processes together, or
     continue an earlier call. `workers` trials run at a time, each in a process of its own if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
@@ -157,7 +174,7 @@ def tune(
     for name, value in (("trials", trials), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    states = optuna().trial.TrialState
+    states = installed().trial.TrialState
     ended = [states.COMPLETE, states.PRUNED]
     study = opened(experiment, search, folder, storage)
     if workers == 1 and on is None:
@@ -185,7 +202,7 @@ def tune(
 
 def _work(job: Job, stop: Stopping) -> None:
     """Try one choice after another as a worker."""
-    read = optuna().distributions.json_to_distribution
+    read = installed().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
     folder = Path(job["folder"])
@@ -202,34 +219,29 @@ def _falls(experiment: Experiment) -> bool:
 
 def _plan(experiment: Experiment, search: Space) -> Json:
     """The sweep as plain data."""
-    write = optuna().distributions.distribution_to_json
+    write = installed().distributions.distribution_to_json
     written = {path: write(one) for path, one in search.items()}
     return {"experiment": plain(to_json(absolute(experiment))), "search": written}
 
 
-def opened(experiment: Experiment, search: Space, folder: Path, storage: str | None = None) -> Any:
+def opened(
+    experiment: Experiment, search: Space, folder: Path, storage: str | None = None
+) -> "optuna.Study":
     """Optuna's study of the sweep, which its record in the folder, or the database, holds.
 
     **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
     """
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
-    package = optuna()
+    package = installed()
     with locked(folder, _PATIENCE):
         try:
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
                 lock = FileLock(folder.absolute() / ".study.lock", timeout=_PATIENCE)
-                record = package.storages.journal.JournalFileBackend(str(folder / JOURNAL), lock)
-                kept = package.storages.JournalStorage(record)
+                kept = package.storages.JournalStorage(_journal(folder / JOURNAL, lock))
             else:
-                again = package.storages.RetryHeartbeatStaleTrialCallback()
-                kept = package.storages.RDBStorage(
-                    storage,
-                    heartbeat_interval=BEAT,
-                    grace_period=SILENT,
-                    heartbeat_stale_trial_callback=again,
-                )
+                kept = _database(storage)
             study = package.create_study(
                 study_name="arml" if storage is None else folder.resolve().name,
                 storage=kept,
@@ -238,12 +250,20 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
                 load_if_exists=True,
             )
             plan, known = _plan(experiment, search), study.user_attrs.get("plan")
+        except ImportError as error:
+            raise ValueError(
+                f"--storage {storage}: no driver for this database ({error}): pip install "
+                "'arml[postgresql]' for PostgreSQL"
+            ) from None
+        except RunError:
+            raise
         except Exception as error:  # of any kind: Optuna reads the file
             text = " ".join(str(error).split())[:200]
-            where = folder / JOURNAL if storage is None else "--storage"
+            where, what = "--storage", "check the address, and that the server runs"
+            if storage is None:
+                where, what = str(folder / JOURNAL), "restore it, or use a new folder"
             raise RunError(
-                f"{where}: Optuna cannot read its record ({type(error).__name__}: "
-                f"{text}); restore it, or start the sweep in a new folder"
+                f"{where}: Optuna cannot read its record ({type(error).__name__}: {text}); {what}"
             ) from error
         if known is None:
             study.set_user_attr("plan", plan)
@@ -252,8 +272,56 @@ def opened(experiment: Experiment, search: Space, folder: Path, storage: str | N
     return study
 
 
+def _journal(path: Path, lock: FileLock) -> Any:
+    """Optuna's record in a file. A last line that a full disk or a dead process cut short is
+    dropped before another follows: the rest of the record could not be read after it."""
+    backend = installed().storages.journal.JournalFileBackend
+
+    class Journal(backend):  # type: ignore[misc, valid-type]
+        def append_logs(self, logs: list[Json]) -> None:
+            with lock:
+                drop_half_line(path)
+                try:
+                    super().append_logs(logs)
+                except OSError as error:
+                    raise cannot_write(path, error) from error
+
+    return Journal(str(path), lock)
+
+
+def _database(address: str) -> Any:
+    """Optuna's record in a database. A server that leaves is waited for."""
+    from sqlalchemy import event, make_url
+
+    url = make_url(address)
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    storages = installed().storages
+    kept = storages.RDBStorage(
+        url.render_as_string(hide_password=False),
+        engine_kwargs={"pool_pre_ping": True},
+        heartbeat_interval=BEAT,
+        grace_period=SILENT,
+        heartbeat_stale_trial_callback=storages.RetryHeartbeatStaleTrialCallback(),
+    )
+
+    @event.listens_for(kept.engine, "do_connect")
+    def patient(dialect: Any, record: Any, arguments: Any, options: Any) -> Any:
+        since = time.monotonic()
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError as error:
+                if time.monotonic() - since > ABSENT:
+                    raise
+                LOG.warning(f"--storage: waiting for the server ({' '.join(str(error).split())})")
+                time.sleep(5)
+
+    return kept
+
+
 def _tried(
-    study: Any,
+    study: "optuna.Study",
     experiment: Experiment,
     folder: Path,
     search: Space,
@@ -263,13 +331,14 @@ def _tried(
 ) -> Iterator[int]:
     """Try one choice after another until there are `trials`; yields the number of each that is
     over. Other processes may do the same in the same study."""
-    states, over = optuna().trial.TrialState, list[int]()
+    states, over = installed().trial.TrialState, list[int]()
+    gone = installed().exceptions.UpdateFinishedTrialError
 
     def counted() -> list[int]:
         kinds = [states.RUNNING, states.COMPLETE, states.PRUNED]
         return [trial.number for trial in study.get_trials(deepcopy=False, states=kinds)]
 
-    def again(trial: Any) -> None:
+    def again(trial: "optuna.trial.BaseTrial | optuna.trial.FrozenTrial") -> None:
         """Queue a trial that did not end: another will have its values and its run folder."""
         study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
 
@@ -283,14 +352,14 @@ def _tried(
                         again(old)
                         study.tell(old.number, state=states.FAIL)
             else:
-                optuna().storages.fail_stale_trials(study)
+                installed().storages.fail_stale_trials(study)
             if (count := len(counted())) >= trials:
                 return
             # A new sampler for each trial, so that a resumed sweep proposes the same values.
             seed = experiment.seed + count
-            study.sampler = optuna().samplers.TPESampler(seed=seed, constant_liar=True)
+            study.sampler = installed().samplers.TPESampler(seed=seed, constant_liar=True)
 
-            def objective(trial: Any, choosing: ExitStack = choosing) -> float | None:
+            def objective(trial: "optuna.Trial", choosing: ExitStack = choosing) -> float | None:
                 for path, one in search.items():
                     _suggested(trial, path, one)
                 if counted().index(trial.number) >= trials:  # another process was faster
@@ -301,8 +370,10 @@ def _tried(
                     choosing.close()
                     try:
                         score = _score(trial, chosen(experiment, trial.params), folder, stop)
-                    except optuna().TrialPruned:
+                    except installed().TrialPruned:
                         over.append(trial.number)
+                        raise
+                    except gone:
                         raise
                     except (Exception, KeyboardInterrupt):
                         again(trial)
@@ -313,13 +384,17 @@ def _tried(
                         over.append(trial.number)
                     return score
 
-            study.optimize(objective, n_trials=1)
+            try:
+                study.optimize(objective, n_trials=1)
+            except gone:  # its database was away for so long that another process took it up
+                over.clear()
+                continue
         if not over:
             return
         yield over.pop()
 
 
-def _suggested(trial: Any, path: str, one: Any) -> None:
+def _suggested(trial: "optuna.Trial", path: str, one: Distribution) -> None:
     """Let Optuna choose a value of an option."""
     if hasattr(one, "choices"):
         trial.suggest_categorical(path, one.choices)
@@ -328,12 +403,14 @@ def _suggested(trial: Any, path: str, one: Any) -> None:
         suggest(path, one.low, one.high, log=one.log)
 
 
-def _place_of(trial: Any, folder: Path) -> Path:
+def _place_of(trial: "optuna.trial.BaseTrial | optuna.trial.FrozenTrial", folder: Path) -> Path:
     """The run folder of a trial."""
     return folder / "trials" / str(trial.user_attrs.get("run", f"{trial.number:04d}"))
 
 
-def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> float | None:
+def _score(
+    trial: "optuna.Trial", experiment: Experiment, folder: Path, stop: Stopping
+) -> float | None:
     """Train, from the newest checkpoint if there is one; returns the validation score of the kept
     learner, or None if the training was stopped and can be resumed.
 
@@ -361,12 +438,12 @@ def _score(trial: Any, experiment: Experiment, folder: Path, stop: Stopping) -> 
         reached = run(experiment, place, watch=watch, stop=lambda: behind or stop())
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
-        raise optuna().TrialPruned from error
+        raise installed().TrialPruned from error
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
-        raise optuna().TrialPruned
+        raise installed().TrialPruned
     # It may have ended early by its patience.
     return None if reached < experiment.steps and stop() else score

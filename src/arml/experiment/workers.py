@@ -29,7 +29,7 @@ Carrier = Callable[[str, Job, Path], str]
 """Carries out a function with a job, which is to stop once the path exists; returns the failure."""
 RETRIES = 5
 """How often Ray tries a job again whose node or process has died."""
-HANDED_ON = ("ARML_", "JAX_", "XLA_", "PYTHONPATH")
+HANDED_ON = ("ARML_", "GLIBC_", "JAX_", "XLA_", "PYTHONPATH")
 """Beginnings of the variables of the environment that jobs on a cluster get."""
 
 

@@ -41,7 +41,7 @@ from arml.results.files import (
 )
 from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, Stage, equal_shares, mixture
-from arml.tasks.options import Splits, splits_of
+from arml.tasks.splits import Splits, splits_of
 from arml.training import checkpoint
 from arml.training.evaluate import Held, evaluate
 from arml.training.fit import OuterOptions, fit, start

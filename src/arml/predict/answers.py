@@ -1,5 +1,6 @@
 """Answers about files: copies in a folder for each label, and a page that opens offline."""
 
+import shutil
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from arml.predict.files import check_new
 from arml.predict.kinds import Shown, inputs_of
 from arml.predict.reliability import Reliability, curve_in_words
 from arml.report.tables import Cell, Line, Table
-from arml.results.files import Json, RunError, write_bytes, write_text
+from arml.results.files import Json, write_bytes, write_text
 
 _SHOWN = 12
 """Pictures of a list on the page."""
@@ -46,28 +47,29 @@ def sort_into(
 
     A folder or file whose name is taken gets a number.
 
-    **Raises** `RunError` if the folder is not empty or cannot be written.
+    **Raises** `RunError` if the folder is not empty or cannot be written; nothing is left then.
     """
     check_new(folder)
     counts: dict[str, int] = {}
-    taken = {folder, folder / UNSURE}
+    taken, new = {folder, folder / UNSURE}, not folder.exists()
     folders = {"": folder / UNSURE}
     for label in sorted({answer.label for answer in answers} - {""}):
         name = label.replace("/", "_").replace("\\", "_").lstrip(".")
         folders[label] = _free(folder / (name or "_"), taken)
-    for place, answer in enumerate(answers):
-        if answer.problem:
-            continue
-        label = answer.label if answer.probability >= above else ""
-        own = folders[label]
-        file = _free(own / answer.name.replace("\\", "/").rpartition("/")[2], taken)
-        try:
-            own.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"{own} cannot be made: {error.strerror}") from error
-        write_bytes(file, read(place))
-        shown = own.name if label in ("", own.name) else f"{own.name} (the class {label!r})"
-        counts[shown] = counts.get(shown, 0) + 1
+    try:
+        for place, answer in enumerate(answers):
+            if answer.problem:
+                continue
+            label = answer.label if answer.probability >= above else ""
+            own = folders[label]
+            file = _free(own / answer.name.replace("\\", "/").rpartition("/")[2], taken)
+            write_bytes(file, read(place))
+            shown = own.name if label in ("", own.name) else f"{own.name} (the class {label!r})"
+            counts[shown] = counts.get(shown, 0) + 1
+    except BaseException:  # such as a full disk: the same command can be given again
+        for own in [folder] if new else folders.values():
+            shutil.rmtree(own, ignore_errors=True)
+        raise
     return counts
 
 

@@ -5,7 +5,6 @@ The package carries such learners, which are found by name: `shipped`. Nothing h
 """
 
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from arml.results.files import (
     RunError,
     checksum,
     read_json,
+    sealed,
     write_json,
 )
 from arml.results.folder import CONFIG
@@ -128,8 +128,7 @@ def check_new(folder: Path) -> None:
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""
-    whole = json.loads(json.dumps({"what": what, "format": _FORMAT, **content}))
-    write_json(folder / CONFIG, {**whole, "sha256": checksum(whole)})
+    write_json(folder / CONFIG, sealed({"what": what, "format": _FORMAT, **content}))
 
 
 def read_checked(folder: Path, what: str) -> Json:

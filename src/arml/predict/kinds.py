@@ -29,10 +29,10 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.core.inputs import INPUTS, Form
-from arml.core.registry import warn_of_change
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
+from arml.plugins.sources import warn_of_change
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import alike, checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened

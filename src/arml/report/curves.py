@@ -8,7 +8,6 @@ import io
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import matplotlib.style
 import numpy as np
@@ -25,10 +24,10 @@ from matplotlib.ticker import (
     StrMethodFormatter,
 )
 
-from arml.results.files import JsonView, write_bytes
+from arml.results.files import Json, JsonView, write_bytes
 from arml.results.folder import RunFiles, recipe_of
 
-STYLE: Any = {
+STYLE: Json = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
@@ -161,7 +160,7 @@ def learning_curves(runs: Sequence[RunFiles], metric: str) -> Figure:
     training.set_title("Training loss (with penalties)", loc="left")
     floors = {run.result["floor"] for run in runs if run.result and run.result["floor"] is not None}
     for floor in floors if metric == "mse" else ():
-        style: Any = {"color": "#555555", "linewidth": 1, "linestyle": (0, (2, 2))}
+        style: Json = {"color": "#555555", "linewidth": 1, "linestyle": (0, (2, 2))}
         validation.axhline(floor, label=f"best possible: {floor:.3f}", **style)
     if metric == "accuracy":
         validation.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
@@ -53,11 +54,19 @@ def _plain(value: Any) -> Any:
 # Writing.
 
 
-def _cannot_write(path: Path, error: OSError) -> RunError:
+def cannot_write(path: Path, error: OSError) -> RunError:
     return RunError(
         f"could not write {path}: {error.strerror or error}; free some space, or check the folder "
         "and its permissions, and run the same command again"
     )
+
+
+def check_writable(*places: Path) -> None:
+    """Raise `RunError`, before any work, for a file or folder that cannot be written."""
+    for place in places:
+        nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
+        if not os.access(nearest, os.W_OK):
+            raise RunError(f"{place} cannot be written: name another place")
 
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -93,7 +102,7 @@ def write_whole(path: Path | str, write: Callable[[BinaryIO], object]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomically(path, write)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
@@ -206,6 +215,26 @@ def checksum(content: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def sealed(content: JsonView) -> Json:
+    """A JSON object with its checksum."""
+    whole = plain(content)
+    return {**whole, "sha256": checksum(whole)}
+
+
+def unsealed(content: JsonView, where: str) -> Json:
+    """The content of `sealed`, or of an older file without a checksum.
+
+    **Raises** `RunError` if it was altered.
+    """
+    whole = {name: value for name, value in content.items() if name != "sha256"}
+    if content.get("sha256", checksum(whole)) != checksum(whole):
+        raise RunError(
+            f"{where} was altered, because its checksum is another: restore it, or remove the line "
+            "sha256 if you changed it yourself"
+        )
+    return whole
+
+
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
     """The digest of a file."""
     with path.open("rb") as file:
@@ -224,11 +253,16 @@ def append_metric(path: Path, record: JsonView) -> None:
         with open(path, "ab") as file:
             file.write(_line(record))
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
 
 
 def _line(record: JsonView) -> bytes:
-    return (json.dumps(plain(record)) + "\n").encode()
+    whole = plain(record)
+    return (json.dumps({**whole, "crc32": _crc(whole)}) + "\n").encode()
+
+
+def _crc(record: JsonView) -> int:
+    return zlib.crc32(json.dumps(record).encode())
 
 
 def read_metrics(path: Path) -> list[Json]:
@@ -242,6 +276,9 @@ def read_metrics(path: Path) -> list[Json]:
         records = msgspec.json.Decoder(dict[str, int | float | None]).decode_lines(whole)
         for record in records:
             msgspec.convert(record.get("step"), int)
+            stated = record.pop("crc32", None)
+            if stated not in (None, _crc(record)):
+                raise ValueError(f"the checksum of step {record['step']} is another")
     except ValueError as error:
         raise RunError(
             f"expected one JSON object a line in {path}, got a damaged one ({error}); remove the "
@@ -250,12 +287,22 @@ def read_metrics(path: Path) -> list[Json]:
     return records
 
 
+def drop_half_line(path: Path) -> None:
+    """Cut off a last line without an end, which was not written whole. **Raises** `OSError`."""
+    with open(path, "r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 1, 0))
+        if file.read(1) not in (b"", b"\n"):
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+
+
 def truncate_metrics(path: Path, step: int) -> None:
     """Drop the records after `step` and an incomplete last line, atomically, so that a run can
     resume from there."""
     if path.exists():
-        kept = [_line(record) for record in read_metrics(path) if record["step"] <= step]
-        write_bytes(path, b"".join(kept))
+        lines = zip(read_metrics(path), read_bytes(path).splitlines(keepends=True), strict=False)
+        write_bytes(path, b"".join(line for record, line in lines if record["step"] <= step))
 
 
 # One process at a time.

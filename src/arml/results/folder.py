@@ -12,7 +12,16 @@ from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from arml.results.files import Count, Json, RunError, Text, read_as, read_json, read_metrics
+from arml.results.files import (
+    Count,
+    Json,
+    RunError,
+    Text,
+    read_as,
+    read_json,
+    read_metrics,
+    unsealed,
+)
 from arml.results.scores import Score
 
 CONFIG = "config.json"
@@ -77,7 +86,8 @@ def read_result(path: Path) -> Result:
 
     **Raises:** `RunError` if it is absent, damaged, or lacks a field.
     """
-    return read_as(Result, read_json(path), str(path), "make the file again with `arml evaluate`")
+    found = unsealed(read_json(path), str(path))
+    return read_as(Result, found, str(path), "make the file again with `arml evaluate`")
 
 
 def seeds_in(folder: Path | str) -> list[Path]:
@@ -108,7 +118,7 @@ def read_config(folder: Path | str) -> Json:
         raise RunError(
             f"expected a run folder with a config.json at {folder}, found none; {advice}"
         )
-    config = read_json(path)
+    config = unsealed(read_json(path), str(path))
     read_as(Configuration, config, str(path), "restore the file")
     return config
 

@@ -9,12 +9,12 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import ArrayLike, PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialised
 
@@ -45,7 +45,7 @@ def is_array(leaf: object) -> bool:
     return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
 
 
-def filled(like: S, arrays: Mapping[str, Any]) -> S:
+def filled(like: S, arrays: Mapping[str, ArrayLike]) -> S:
     """`like` with these arrays, found by their paths; `like` may have shapes for its arrays."""
     state, static = eqx.partition(like, is_array)
     leaves = [jax.device_put(arrays[name]) for name in named(like)]

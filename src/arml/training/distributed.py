@@ -5,7 +5,9 @@ tasks. All read the run folder; process 0 alone writes and prints. After each in
 whether to stop.
 """
 
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,14 +115,24 @@ def in_turn(mesh: Mesh | None) -> Iterator[None]:
 def ending(several: bool) -> Iterator[None]:
     """End the program at once after an error in one of several processes: Python's own end would
     wait for the others, which notice now, and end too."""
+    if several:
+        ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
     try:
         yield
     except (ValueError, OSError, jax.errors.JaxRuntimeError) as error:
         if not several:
             raise
         lost = isinstance(error, jax.errors.JaxRuntimeError)
-        why = (
-            "another process of the run has ended; the same command continues it: " if lost else ""
-        )
-        print(f"arml: error: {why}{' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        os._exit(2)
+        _end(f"{_LOST}: " * lost + " ".join(str(error).split()))
+
+
+_LOST = "another process of the run has ended; the same command continues it"
+
+
+def _end(why: str) -> None:
+    print(f"arml: error: {why}", file=sys.stderr, flush=True)
+    os._exit(2)
+
+
+_aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _end(_LOST))
+"""Called where XLA aborts the program, as it does when process 0 is lost."""

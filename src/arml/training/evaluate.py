@@ -18,7 +18,7 @@ from arml.core.losses import score_of
 from arml.core.own_tasks import own_of
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Scores, pairing
-from arml.tasks.options import Splits, TasksLike, TasksOptions, splits_of
+from arml.tasks.splits import Splits, TasksLike, TasksOptions, splits_of
 from arml.training.devices import everywhere, over_tasks
 from arml.training.progress import bar
 

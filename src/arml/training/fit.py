@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -49,15 +49,18 @@ from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
-from arml.results.files import RunError
+from arml.results.files import JsonView, RunError
 from arml.results.machine import one_blas_thread
-from arml.tasks.options import TasksLike, splits_of
+from arml.tasks.splits import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, evaluate
 from arml.training.progress import bar
 
 if TYPE_CHECKING:
     import optax
+
+
+T = TypeVar("T")
 
 
 class Averaged(NamedTuple):
@@ -80,7 +83,7 @@ def averaged(
         newest = jax.tree.map(jnp.copy, weights)  # the step reuses the memory of each
         return Averaged(newest, inner.init(weights), jnp.zeros((), jnp.int32))
 
-    def update(gradient: PyTree, state: PyTree, weights: Any = None) -> tuple[PyTree, Averaged]:
+    def update(gradient: PyTree, state: PyTree, weights: PyTree = None) -> tuple[PyTree, Averaged]:
         moves, after = inner.update(gradient, state.inner, state.newest)
         newest = optax.apply_updates(state.newest, moves)
         step = state.step + 1
@@ -95,7 +98,7 @@ def averaged(
 class Given(Options):
     """An optimiser of Optax, or a function of the number of outer steps that makes one."""
 
-    make: Any
+    make: object
 
     def build(self, steps: int) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
@@ -204,7 +207,7 @@ class OuterOptions(Options):
                 )
 
 
-def _mask(kind: type, part: Callable[[Any], PyTree], learner: PyTree) -> PyTree:
+def _mask(kind: type, part: Callable[[PyTree], PyTree], learner: PyTree) -> PyTree:
     """A mask of the learner: True at this part of its nodes of a kind, False elsewhere."""
 
     def mark(node: PyTree) -> PyTree:
@@ -239,10 +242,11 @@ Step = Callable[[PyTree, TrainState], tuple[TrainState, Record]]
 """One or more outer steps on tasks, or on tasks and other values, from a state."""
 
 
-def _copied(tree: PyTree) -> Any:
+def _copied(tree: T) -> T:
     """A copy, because a compiled step reuses the memory of the state that it gets. Its dtypes are
     explicit: a step returns a weakly typed array as a strong one, which compiles it again."""
-    return jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, tree)
+    copied: T = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, tree)
+    return copied
 
 
 def start(learner: MetaLearner, optimiser: "optax.GradientTransformation") -> TrainState:
@@ -403,7 +407,7 @@ class FitOptions:
         check_types(self)
         check_options(self.outer)
 
-    def chosen(self, records: Sequence[Mapping[str, Any]], step: int, *, falls: bool) -> str:
+    def chosen(self, records: Sequence[JsonView], step: int, *, falls: bool) -> str:
         """The rule that chose the learner of a training which ended at `step`, in words."""
         scores = sum("validation" in record for record in records)
         best, later = best_of(records, falls=falls)
@@ -416,7 +420,7 @@ class FitOptions:
         return said
 
 
-def best_of(records: Sequence[Mapping[str, Any]], *, falls: bool) -> tuple[int, int]:
+def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
     """The step of the best validation score of a training (0 if there is none), and how many scores
     it has after it. `falls` says that less is better."""
     best, later, top = 0, 0, math.inf
@@ -468,8 +472,7 @@ class Moment(NamedTuple):
     @property
     def learner(self) -> MetaLearner:
         """A copy of the learner, which the next interval leaves alone."""
-        learner: MetaLearner = _copied(self.state.learner)
-        return learner
+        return _copied(self.state.learner)
 
 
 SLOW = 0.5
@@ -639,7 +642,7 @@ def fit(
     *,
     steps: int,
     seed: int | None = None,
-    outer: "Options | optax.GradientTransformation | Callable[[int], Any] | None" = None,
+    outer: "Options | optax.GradientTransformation | Callable[[int], object] | None" = None,
     batch: int | None = None,
     validation: TasksLike | None = None,
     validate_every: int | None = None,
@@ -692,7 +695,7 @@ def fit(
         validation = splits.validation
     if outer is not None and not is_dataclass(outer):
         outer = Given(outer)
-    asked: Mapping[str, Any] = locals()
+    asked: JsonView = locals()
     names = [field.name for field in fields(FitOptions)]
     changed = {name: asked[name] for name in names if asked[name] is not None}
     if isinstance(learner, Fitted):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.core.identity import identity_of
+from arml.plugins.identity import identity_of
 from arml.results.scores import pairing
 from small import one_line
 

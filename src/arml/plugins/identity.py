@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.core.registry import package_of
+from arml.plugins.sources import package_of
 
 _PLAIN = (type(None), str, bytes, bool, int, float, complex)
 HOLDS: dict[type, tuple[str, ...]] = {

@@ -1,0 +1,86 @@
+"""Plug-in files: they are announced, and run where a registry is used, in worker processes too: the
+environment variable `ARML_PLUGINS` names them."""
+
+import os
+import sys
+import traceback
+from importlib import util
+from pathlib import Path
+
+VARIABLE = "ARML_PLUGINS"
+"""The environment variable that names plug-in files, separated as in PATH."""
+
+
+def announce(file: Path | str) -> None:
+    """Announce a plug-in file to this process and to those that it starts.
+
+    **Raises** `ValueError` if there is no such file.
+    """
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"expected a plug-in file at {file}, found none: check the path")
+    paths = _announced()
+    if str(path) not in paths:
+        os.environ[VARIABLE] = os.pathsep.join([*paths, str(path)])
+
+
+def _announced() -> list[str]:
+    return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+
+
+def as_options() -> list[str]:
+    """The announced plug-ins as options, for a command that is shown to the user."""
+    return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
+
+
+def place_in_plugin(error: BaseException) -> str:
+    """The file and line of the innermost call of an announced plug-in that raised the error; empty
+    if none was called."""
+    known, found = _announced(), ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename in known:
+            found = f"{os.path.relpath(frame.f_code.co_filename)}, line {line}"
+    return found
+
+
+_loaded: set[str] = set()
+
+
+def load_plugins() -> None:
+    """Run the announced plug-ins that have not run yet."""
+    for path in _announced():
+        load_plugin(path)
+
+
+def load_plugin(file: Path | str) -> None:
+    """Run a plug-in file, once in a process. It can import the modules of its folder, as a script
+    can.
+
+    **Raises** `ValueError` in one line if that fails.
+    """
+    path = Path(file).expanduser().resolve()
+    if str(path) in _loaded:
+        return
+    name = path.stem
+    while name in sys.modules:
+        name += "_"
+    spec = util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"expected a Python file as the plug-in, got {file}: name a .py file")
+    module = util.module_from_spec(spec)
+    # Before it runs, because dataclasses look up their module, and registries load plug-ins.
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # last, so that no installed module is hidden
+    _loaded.add(str(path))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        _loaded.discard(str(path))
+        del sys.modules[name]
+        raise ValueError(f"could not load the plug-in {file}: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """The kind and the text of an error."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
