@@ -170,7 +170,7 @@ def test_pictures_need_no_learner_to_be_named():
     photographs = np.stack([blob(colour, i) for i, colour in enumerate(COLOURS[:2] * 4)])
     model = arml.FewShotClassifier().fit(photographs, y)
     assert "FewShotClassifier()" in repr(model)
-    assert model.predictor_.learner.inputs == "pictures"
+    assert model.predictor_.learner.kind.many == "pictures"
     assert model.predict(list(photographs[:2])).tolist() == ["red", "blue"]
     sizes = [*photographs[:4], *photographs[4:, :30]]  # a list of pictures of different sizes
     assert model.fit(sizes, y).predict(sizes[2:4]).tolist() == ["red", "blue"]

@@ -58,17 +58,12 @@ class TaskLearner(abc.ABC):
     @property
     @abc.abstractmethod
     def kind(self) -> Form:
-        """The kind of inputs that it takes from its user; its name is `inputs`."""
+        """The kind of inputs that it takes from its user."""
 
     @property
     def extractor(self) -> "Extractor | None":
         """The frozen ONNX model that makes its inputs of pictures, if there is one."""
         return None
-
-    @property
-    def inputs(self) -> str:
-        """The name of the kind of inputs that it takes from its user."""
-        return self.kind.name
 
     @property
     def notes(self) -> list[str]:
@@ -185,8 +180,9 @@ class Predictor(abc.ABC):
         cannot be written, or if the folder holds something else."""
 
     def add(self, x: object, y: object) -> "Predictor":
-        """A predictor that has learned from these examples, too; they may be of new classes. This
-        one stays as it is. **Raises** `ValueError` as `adapt`."""
+        """A predictor that has learned from these examples, too; they may be of new classes. Each
+        has the weight 1 and is a group of its own. Nothing is trained again: the learner adapts to
+        all examples, as `adapt` does. This predictor stays as it is. **Raises** as `adapt`."""
         self.need("add")
         raise NotImplementedError
 
@@ -204,7 +200,8 @@ class Predictor(abc.ABC):
         raise NotImplementedError
 
     def to_onnx(self, path: Path | str) -> None:
-        """Write it as one ONNX file, which runs without this package (extra `onnx`). **Raises**
+        """Write it as one ONNX file, which runs without this package (extra `onnx`): see
+        `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size. **Raises**
         `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
         self.need("to_onnx")
         raise NotImplementedError
@@ -438,14 +435,6 @@ class ArrayPredictor(Predictor):
         return every | {name: array for name, array in more.items() if array is not None}
 
     def add(self, x: object, y: object) -> Predictor:
-        """A predictor that has learned from these examples, too; they may be of new classes. Each
-        has the weight 1 and is a group of its own.
-
-        Nothing is trained again: the learner adapts to all examples, as `adapt` does. This
-        predictor stays as it is.
-
-        **Raises** `ValueError` as `adapt`.
-        """
         more, weight = self.learner.read(x, "support inputs"), self.sample_weight
         labels, groups = self._joined(y, len(more))
         # Bytes of pixels become floats where the others are floats.
@@ -463,10 +452,6 @@ class ArrayPredictor(Predictor):
         `jax.numpy`."""
 
     def to_onnx(self, path: Path | str) -> None:
-        """Write it as one ONNX file, which runs without this package (extra `onnx`): see
-        `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size.
-
-        **Raises** `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
         from arml.predict.onnx import write_predictor  # it loads JAX
 
         self.need("to_onnx")

@@ -124,9 +124,6 @@ class TrainedPredictor(ArrayPredictor):
         return super().can(what) and what != "novelty"
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of an interval around each prediction, for regression: about `level` of new
-        targets lie within, if they are drawn as the examples were. **Raises** `ValueError` as
-        `predict`, for classes, and for too few examples: 0.9 needs nine."""
         self.need("interval")
         outputs, found = self._outputs(self.read(x)), self.reliability()
         half = found.half_width(level)  # type: ignore[union-attr]

@@ -318,11 +318,6 @@ class TablePredictor(Predictor):
         return self._fitted(inputs.values)
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of an interval around each predicted number: about `level` of new targets lie
-        within, if they are drawn as the examples were.
-
-        **Raises** `ValueError` as `predict`, for classes, and for a level that is no share.
-        """
         self.need("interval")
         centre, scale = self._fitted(self.read(x).values).T
         half = widening(self._distances, level, self._independent) * scale
@@ -401,8 +396,7 @@ class TablePredictor(Predictor):
         return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
 
     def add(self, x: object, y: object) -> "TablePredictor":
-        """A predictor that has learned from these rows, too; they may be of new classes. Columns
-        are read as those of the first examples were. **Raises** `ValueError` as `adapt`."""
+        """As `Predictor.add`; columns are read as those of the first examples were."""
         rows = self.read(x).values
         answers, groups = self._joined(y, len(rows))
         values = np.concatenate([self.values, rows])
