@@ -32,7 +32,7 @@ from arml.core.inputs import INPUTS, Form
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
-from arml.plugins.sources import warn_of_change
+from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import alike, checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened
@@ -154,7 +154,8 @@ class Inputs(Form):
     @property
     def facts(self) -> Json:
         """Everything on which its vectors depend, as plain data: a saved predictor keeps it."""
-        return {"dimension": self.dimension, "version": self.source.version if self.source else ""}
+        source = self.source or Source("arml", "")
+        return {"dimension": self.dimension, **source._asdict()}
 
     # Learners.
 

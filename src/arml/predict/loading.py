@@ -14,6 +14,8 @@ import os
 from functools import partial
 from pathlib import Path
 
+from arml.core.inputs import INPUTS
+from arml.plugins.sources import Source
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
@@ -99,9 +101,13 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    what = str(read_json(folder / CONFIG).get("what"))
+    config = read_json(folder / CONFIG)
+    what, name = str(config.get("what")), str(config.get("what")).removeprefix(ENCODED)
     if what.startswith(ENCODED):
-        return load_encoded(folder, named_kind(what.removeprefix(ENCODED)), model)
+        if name not in INPUTS and "version" in (made := dict(config["extractor"])):
+            source = Source(made["name"], made["version"])
+            raise RunError(f"{folder}: its inputs are {name} of {source.name}: {source.remedy}")
+        return load_encoded(folder, named_kind(name), model)
     from arml.predict.learner import read_predictor
 
     return read_predictor(folder, model)
