@@ -35,12 +35,7 @@ class Vectors(Inputs):
         return is_table(path)
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         return checked_array(x, learner.problem.features, what)
 
