@@ -133,7 +133,7 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     late = [None] * 4 + ["x"] * 5
     columns = {"file": [str(file) for file in files], "n": range(9), "late": late}
     parquet.write_table(pa.table(columns), table)
-    system, ((name,),) = parts_of(str(table), *more)
+    system, ((name,),) = parts_of(str(table), SUFFIXES, "pictures")
     row = {"name": "part.parquet", "files": json.dumps([name])}
     writer = PartWriter(BatchPredictor(saved), system, tmp_path)
     assert writer(row) == {"answers": 9, "errors": 1}
