@@ -24,7 +24,7 @@ class Vectors(Inputs):
 
     trained = True
     can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
-    one, many = "row", "tables"
+    one, many = "row", "tables of numbers"
     cells = ()
     asks: ClassVar[tuple[str, ...]] = ()
     advice = (
@@ -74,6 +74,7 @@ class Tables(Vectors):
 
     axes = 2
     plain = False
+    many = "tables"
     like = "tables"
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
