@@ -246,8 +246,8 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ("adapt tables --support empty.csv --target class", "is empty: add a header"),
         ("adapt tables --support class.csv --target class", "one or more columns of inputs"),
         ("adapt --support same --save p", "all 2 pictures are identical"),
-        (f"{photos} --columns", "--columns is for tables with any columns: leave it out"),
-        (f"{points} points.csv --matter", "--matter is for pictures and tables with any columns"),
+        (f"{photos} --columns", "--columns is for tables: leave it out"),
+        (f"{points} points.csv --matter", "--matter is for pictures and tables: leave it out"),
         (f"{points} points.csv --report a.html", "--report is for pictures: leave it out"),
         (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
@@ -257,7 +257,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --out {read}", "is a file that the command reads"),
         ("predict few", "no queries after the predictor"),
         (f"predict starter {read}", "none of your classes, and no predictor: `arml ad"),
-        ("adapt photos --support few --query empty", "expected images"),
+        ("adapt photos --support few --query empty", "expected pictures"),
         ("report --out page.html", "expected one or more run folders"),
     ):
         said = refused(capsys, *command.split())

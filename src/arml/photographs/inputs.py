@@ -53,12 +53,7 @@ class Pictures(Inputs):
         return single_pictures(x)
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         problem = learner.problem
         first = x[0] if isinstance(x, list | tuple) and x else None

@@ -189,12 +189,7 @@ class Inputs(Form):
         return None, ""
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         """The inputs of a meta-trained `learner`: see `TaskLearner.read`."""
         features = learner.problem.features

@@ -24,7 +24,7 @@ class Vectors(Inputs):
 
     trained = True
     can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
-    one, many = "row", "tables"
+    one, many = "row", "tables of numbers"
     cells = ()
     asks: ClassVar[tuple[str, ...]] = ()
     advice = (
@@ -35,12 +35,7 @@ class Vectors(Inputs):
         return is_table(path)
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         return checked_array(x, learner.problem.features, what)
 
@@ -79,6 +74,7 @@ class Tables(Vectors):
 
     axes = 2
     plain = False
+    many = "tables"
     like = "tables"
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
