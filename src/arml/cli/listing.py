@@ -91,8 +91,7 @@ def _measured(recipe: str) -> Json:
 
 def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
     """Print recipes with their scores in the study."""
-    from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, settings, study_scores
+    from arml.experiment.recipes import RECIPES, method_of, settings, study_scores
 
     one_setting = len({name.split("/")[0] for name in recipes}) == 1
     rows = []
@@ -111,7 +110,7 @@ def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
                 "steps, a mean over the study's trainings (one to five); which differences are "
                 "more than chance: study/README.md"
             ] = None
-        about = ALGORITHMS[method].about if one_setting else settings()[place].description
+        about = method_of(method).about if one_setting else settings()[place].description
         rows.append((name, score, f"{minutes:g}" if minutes else "", about))
     console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)

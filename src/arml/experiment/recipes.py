@@ -262,6 +262,18 @@ def study_scores() -> JsonView:
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
+def _variants(method: Method) -> list[str]:
+    return [f"{method.name}-{variant}" for variant in method.variants]
+
+
+def method_of(name: str) -> Method:
+    """The registered method of that name, or the variant of one. **Raises** `KeyError`."""
+    whole, _, variant = name.rpartition("-")
+    if name in ALGORITHMS or whole not in ALGORITHMS:
+        return ALGORITHMS[name]
+    return ALGORITHMS[whole].variant(variant)
+
+
 class Recipes(Mapping[str, Experiment]):
     """Every recipe by name, made when somebody asks for it."""
 
@@ -271,7 +283,7 @@ class Recipes(Mapping[str, Experiment]):
     def shaped(self, name: str, **shape: int) -> Experiment:
         """The recipe of that name for tasks of another shape: see `Setting.of`."""
         place, _, method = name.partition("/")
-        found, known = setting(place), ALGORITHMS[method]
+        found, known = setting(place), method_of(method)
         if not known.suits(found.problem, place):
             raise KeyError(name)
         return found.of(known, **shape)
@@ -280,7 +292,7 @@ class Recipes(Mapping[str, Experiment]):
         for place, found in settings().items():
             for method, known in ALGORITHMS.items():
                 if known.suits(found.problem, place):
-                    yield f"{place}/{method}"
+                    yield from (f"{place}/{name}" for name in (method, *_variants(known)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -381,7 +393,9 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
         shared = Setting("own", problem).shared
         return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
-        return Setting("own", problem).of(ALGORITHMS.known(what))
+        variants = [name for method in ALGORITHMS.values() for name in _variants(method)]
+        known_method = method_of(what) if what in variants else ALGORITHMS.known(what)
+        return Setting("own", problem).of(known_method)
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     known = {field.name for field in fields(RECIPES[what].tasks)}
     return recipe(what, **{name: n for name, n in shape.items() if name in known})
