@@ -40,6 +40,7 @@ CASES = {
     "functions": lambda: ("regression2d", (numbers(2) + 3) / 3, numbers(1)[:, 0].tolist()),
     "tables": lambda: ("tables", cells(), LABELS),
     "numbers of tables": lambda: ("tables-regression", cells(), numbers(1)[:, 0].tolist()),
+    "texts": lambda: ("texts", *named_kind("texts").examples()),
     "sounds": lambda: ("sounds", *named_kind("sounds").examples()),
 }
 

@@ -82,6 +82,8 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
     """Columns that are used although they number the rows, or their texts differ in most rows."""
+    text: str | None = None
+    """Column of a table that holds the texts of the learner texts; the longest if none is named."""
     group: str | None = None
     """Column whose equal values mark rows that belong together, such as the rows of one person. For
     pictures a regular expression: those of a class in whose paths it finds the same text."""
@@ -239,7 +241,9 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     name = "photos" if options.learner is None else options.learner.name
     asked = _asked(options, learner, [options.support, *options.query], name)
     asked.target, asked.group = options.target, options.group
-    asked.columns = {k: v for k in ("without", "keep", "dates") if (v := getattr(options, k))}
+    asked.columns = {
+        k: v for k in ("without", "keep", "dates", "text") if (v := getattr(options, k))
+    }
     kind = inputs_of(learner)
     predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.
@@ -307,7 +311,8 @@ def _answer(
         refuse(options, ("none", "sort_into", "report"), "classes")
         columns += _numbers(predictor, queries.batches, options.level)
     else:
-        answers = _labels(predictor, queries, names, options.none)
+        files = [file.where for file in queries.files]
+        answers = _labels(predictor, queries, files or names, options.none)
         chances = ["" if one.problem else f"{one.probability:.4f}" for one in answers]
         columns += [("label", [one.label for one in answers]), ("probability", chances)]
         novelty = [one.novelty for one in answers]
@@ -349,7 +354,9 @@ def _files(
         tell(f"the least certain answers, to label next: {named}")
     if options.sort_into is not None:
         read = [file.read for file in queries.files]
-        counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)
+        pairs = zip(answers, queries.files, strict=True)
+        named = [one._replace(name=file.name or file.where) for one, file in pairs]
+        counts = sort_into(options.sort_into, named, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -225,24 +226,13 @@ class Inputs(Form):
         bad: Bad = {}
         with open_source(path, self.suffixes, self.one) as source:
             x = self._read(learner, source.pictures, asked, None if asked.strict else bad)
-        kept = [place for place in range(len(x)) if place not in bad]
-        names, labels = ([each[place] for place in kept] for each in (source.files, source.labels))
-        if bad:
-            each = ", ".join(f"{source.files[place]} ({bad[place]})" for place in bad)
-            asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
-        if gone := sorted({*source.labels} - {*labels}):
-            raise ValueError(
-                f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
-                f"{self.many}, or remove the folder"
-            )
         self._tell_left_out(source.left_out, asked)
-        asked.tell(*source.remarks, *alike(labels, "classes"))
+        asked.tell(*source.remarks)
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
                 if not any(folder.iterdir()):
                     asked.tell(f"the folder {folder} is empty: it is no class")
-        check_different(x[kept], path, self.many)
-        return names, x[kept], labels
+        return self._kept(path, source.files, x, source.labels, bad, asked)
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         """The predictor of labelled inputs, and their names."""
@@ -266,6 +256,45 @@ class Inputs(Form):
         """The inputs among and below these paths."""
         files, others = files_of(paths, asked.open, self.suffixes, self.many)
         self._tell_left_out(others, asked)
+        return self._asking(predictor, [one.where for one in files], files, asked)
+
+    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
+        """For each query its part that matters most, in words (`--matter`)."""
+        raise NotImplementedError
+
+    def _kept(
+        self,
+        path: Path,
+        names: Sequence[str],
+        x: np.ndarray,
+        labels: Sequence[str],
+        bad: Bad,
+        asked: Asked,
+    ) -> Labelled:
+        """The examples that could be read; the user is told of the others."""
+        kept = [place for place in range(len(x)) if place not in bad]
+        if bad:
+            each = ", ".join(f"{names[place]} ({bad[place]})" for place in bad)
+            asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
+        known = [labels[place] for place in kept]
+        if gone := sorted({*labels} - {*known}):
+            raise ValueError(
+                f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
+                f"{self.many}, or remove the class"
+            )
+        asked.tell(*alike(known, "classes"))
+        check_different(x[kept], path, self.many)
+        return [names[place] for place in kept], x[kept], known
+
+    def _asking(
+        self,
+        predictor: Predictor,
+        names: Sequence[str | int],
+        files: Sequence[Member],
+        asked: Asked,
+        keys: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    ) -> Queries:
+        """The queries of these files."""
         bad: Bad = {}
 
         def read(first: int) -> np.ndarray:
@@ -278,11 +307,7 @@ class Inputs(Form):
         parts: Iterable[np.ndarray] = map(read, range(0, len(files), AT_ONCE))
         if len(files) <= _FEW:  # so that one that cannot be read is named before other work
             parts = list(parts)
-        return Queries([one.where for one in files], parts, files=files, bad=bad)
-
-    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each query its part that matters most, in words (`--matter`)."""
-        raise NotImplementedError
+        return Queries(names, parts, keys, files, bad)
 
     def _read(
         self, learner: TaskLearner, files: Sequence[Member], asked: Asked, bad: Bad | None

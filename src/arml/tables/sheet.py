@@ -89,17 +89,24 @@ def sheet_of_file(data: bytes, name: str) -> Sheet:
     mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
     if name.lower().endswith(".xlsx"):
         return _excel(data, name)
+    text, remark = decoded(data, name, "save it as CSV in UTF-8")
+    return sheet_of(text, name)._replace(remark=remark)
+
+
+def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
+    """The text in a file of this name, and how its letters were read, if that is a guess.
+
+    **Raises** `ValueError` with the advice for a file that is no text."""
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(code)
             if code != "cp1252":
-                return sheet_of(text, name)
+                return text, ""
             if "\0" not in text:
                 odd = re.findall(r"\w*[^\x00-\x7f]\w*", text)[0]
-                remark = f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
-                return sheet_of(text, name)._replace(remark=remark)
-    raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8")
+                return text, f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
+    raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: {advice}")
 
 
 def sheet_of(text: str, where: str) -> Sheet:
