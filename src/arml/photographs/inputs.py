@@ -1,7 +1,6 @@
 """Photographs, whose vectors a frozen model makes, and small pictures, whose pixels a meta-trained
 learner reads."""
 
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -112,7 +111,7 @@ class Photographs(Pictures):
         return [one.clip(0, 255).astype(np.uint8) for one in every], labels
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[object]
+        self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
         from arml.photographs.starter import starter_if_better
 

@@ -183,7 +183,7 @@ class Inputs(Form):
         return self.learner(model)
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[object]
+        self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
         """Where no learner is named: the predictor of another learner if it predicts the examples
         better than this one, else None; and the reason in words."""
