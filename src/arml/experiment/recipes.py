@@ -6,11 +6,9 @@ that are registered later have recipes too.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -253,13 +251,6 @@ def settings() -> dict[str, Setting]:
         with contextlib.suppress(ValueError):
             found[name] = setting(name)
     return found
-
-
-@cache
-def study_scores() -> JsonView:
-    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
-    each method `scores` and `minutes`."""
-    return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
 class Recipes(Mapping[str, Experiment]):
