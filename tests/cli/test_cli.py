@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from importlib import import_module
 
@@ -87,6 +89,25 @@ def test_settings_methods_and_recipes_are_listed_with_their_scores(command, word
     said, _ = command("list", words)
     assert re.search(line, said)
     assert said.count("\n") < 100
+
+
+def test_a_list_is_kept_and_then_loads_no_jax(tmp_path):
+    program = "import sys; from arml.cli import main; main(['list', *sys.argv[1:]]); "
+    program += "print('jax' in sys.modules)"
+    environment = {**os.environ, "ARML_CACHE": str(tmp_path)}
+
+    def said(*words):
+        command = [sys.executable, "-c", program, *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.rpartition("\n")[0].rpartition("\n")[::2]
+
+    first, loaded = said()
+    assert loaded == "True"
+    assert said() == (first, "False")
+    assert re.search(r"starter/maml +69\.2% ", said("starter")[0])
+    kept = tmp_path / "list.json"
+    kept.write_text(kept.read_text()[:100])
+    assert said() == (first, "True")
 
 
 def test_lists_as_json(command):

@@ -524,6 +524,7 @@ _ARML = replace(
     about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
     paper=f"ours, after {PAPER.paper}",
     preset=extended,
+    variants={},
     settings={
         "regression": {
             **HE,

@@ -119,7 +119,7 @@ class Registry(Mapping[str, E], Generic[E]):
         self.part, self.entry = part, entry
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
-        self._points = [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
+        self._points = points(part)
 
     def _entries(self) -> dict[str, E]:
         return {**self._own, **self.others}
@@ -189,6 +189,11 @@ class Registry(Mapping[str, E], Generic[E]):
             f"expected options of a registered {self.part}, got {name}: call "
             f"arml.register({self.part!r}, NAME, {name}) first"
         )
+
+
+def points(part: str) -> list[metadata.EntryPoint]:
+    """The entries of a registry that other packages bring, before they are loaded."""
+    return [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:

@@ -6,11 +6,9 @@ that are registered later have recipes too.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -255,14 +253,8 @@ def settings() -> dict[str, Setting]:
     return found
 
 
-@cache
-def study_scores() -> JsonView:
-    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
-    each method `scores` and `minutes`."""
-    return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
-
-
-def _variants(method: Method) -> list[str]:
+def variants_of(method: Method) -> list[str]:
+    """The names of a method's variants, which have recipes of their own."""
     return [f"{method.name}-{variant}" for variant in method.variants]
 
 
@@ -292,7 +284,7 @@ class Recipes(Mapping[str, Experiment]):
         for place, found in settings().items():
             for method, known in ALGORITHMS.items():
                 if known.suits(found.problem, place):
-                    yield from (f"{place}/{name}" for name in (method, *_variants(known)))
+                    yield from (f"{place}/{name}" for name in (method, *variants_of(known)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -393,7 +385,7 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
         shared = Setting("own", problem).shared
         return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
-        variants = [name for method in ALGORITHMS.values() for name in _variants(method)]
+        variants = [name for method in ALGORITHMS.values() for name in variants_of(method)]
         known_method = method_of(what) if what in variants else ALGORITHMS.known(what)
         return Setting("own", problem).of(known_method)
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
