@@ -48,6 +48,8 @@ class AnswerOptions:
     """Copy the pictures into this new folder, in a folder for each label."""
     above: float = 0.5
     """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
+    sheet: str | None = None
+    """The sheet of a spreadsheet, if it is not the first that is visible."""
     columns: bool = False
     """Print how each column of a table is read."""
     matter: bool = False
@@ -215,7 +217,7 @@ def _asked(options: AnswerOptions, learner: TaskLearner, paths: Sequence[Path], 
     # A problem loads JAX, which photographs do not need.
     if kind.trained and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
-    asked.strict = options.strict
+    asked.strict, asked.sheet = options.strict, options.sheet
     asked.shown = {} if getattr(options, "report", None) else None
     return asked
 

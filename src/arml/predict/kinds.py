@@ -43,7 +43,10 @@ AT_ONCE = 256
 """Files between two answers."""
 _FEW = 2_000
 """Files up to which all are read before anything is predicted."""
-_TABLES = (".csv", ".tsv", ".txt", ".xlsx")
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson", ".parquet"),
+    *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
+)
 """The ends of the names of tables."""
 Labelled = tuple[list[str], Any, Any]
 """Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
@@ -88,6 +91,8 @@ class Asked:
     their paths, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Options of tables: `without`, `keep`, `dates`."""
+    sheet: str | None = None
+    """Of a spreadsheet: the sheet, if it is not the first that is visible."""
     strict: bool = False
     """Whether an input that cannot be read is an error."""
     shown: dict[str, Shown] | None = None
@@ -347,7 +352,7 @@ def untrained() -> dict[str, Inputs]:
 
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
-    return path.suffix.lower() in _TABLES
+    return path.name.lower().endswith(_TABLES)
 
 
 def check_different(x: np.ndarray, path: Path, what: str) -> None:

@@ -22,6 +22,7 @@ from arml.tables.kinds import (
     KEEP,
     LEVELS,
     ONE,
+    SUMS,
     AnyColumn,
     Category,
     Cells,
@@ -49,8 +50,6 @@ KEY = re.compile(
 """Names of columns that number their rows."""
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
-SUMS = re.compile(r"(grand |sub)?totals?|sum|mean|average|gesamt|summe", re.IGNORECASE)
-"""Names of rows that sum up others."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""

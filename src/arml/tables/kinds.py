@@ -120,6 +120,12 @@ FORMS = {
     ),
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
+SUMS = re.compile(
+    r"(grand |sub)?totals?|sum|mean|average|avg\.?|median|s\.?d\.?|std\.?( ?dev\.?)?|min(imum|\.)?"
+    r"|max(imum|\.)?|gesamt|summe|mittel(wert)?|durchschnitt",
+    re.IGNORECASE,
+)
+"""Names of rows that are made of others."""
 ONE, EMPTY = "has one value in all rows", "is empty"
 KEEP = "; --keep or keep= uses it"
 
@@ -131,6 +137,12 @@ class Declared(list[AnyCell]):
         super().__init__(cells)
         self.order = tuple(map(text_of, order))
         """Its values, if they have an order."""
+
+
+def some_of(cells: Cells, places: Sequence[int]) -> list[AnyCell]:
+    """Some cells of a column; it stays declared if it is."""
+    found = [cells[i] for i in places]
+    return Declared(found, cells.order) if isinstance(cells, Declared) else found
 
 
 class Origin(NamedTuple):
