@@ -121,7 +121,8 @@ def sheet_of_file(data: bytes, name: str, sheet: str | None = None) -> Sheet:
         parquet = extra("pyarrow.parquet", "parquet", "Parquet files")
     try:
         if name.lower().endswith(".gz"):
-            data = gzip.open(io.BytesIO(data)).read(LARGEST + 1)
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(LARGEST + 1)
             if len(data) > LARGEST:
                 raise ValueError("it is too large: cut it into several")
         if ending == "parquet":
