@@ -203,13 +203,26 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=3 * i) for i in rang
         ("day", DAYS, "rises or falls", False),
         ("time", ["" if i == 3 else i * i for i in range(N)], "rises or falls", False),
         ("id", [i / 2 for i in range(N)], "rises or falls", False),
-        ("n", [float(i) for i in range(N)], "counts the rows", False),
-        ("n", [str(i + 1) for i in range(N)], "counts the rows", False),
+        ("n", [float(i) for i in range(N)], "counts the rows", True),
+        ("n", [str(i + 1) for i in range(N)], "counts the rows", True),
         ("Unnamed: 0", [7 * i for i in range(N)], "by its name", True),
         ("customer id", [7 * i for i in range(N)], "by its name", True),
-        ("children_no", [7 * i % 20 for i in range(N)], None, True),
-        ("casino", [7 * i % 20 for i in range(N)], None, True),
+        ("children_no", [9 * i % 20 for i in range(N)], None, True),
+        ("casino", [9 * i % 20 for i in range(N)], None, True),
         ("id", [i % 4 for i in range(N)], None, True),
+        ("plate", [f"P{i // 2:02}" for i in range(N)], "rises or falls", False),
+        ("day", [i // 2 for i in range(N)], "rises or falls", False),
+        ("n", [*range(5, 13), 14, 13, *range(16, 26)], "rises or falls", False),
+        ("size", [*RNG.normal(size=10), *RNG.normal(9, 1, 10)], None, True),
+        ("age", [*range(10, 20), *range(10, 20)], None, True),
+        *(
+            (name, [7 * i for i in range(N)], "by its name", True)
+            for name in ("PatientID", "PassengerId", "Nr.", "number", "Sample", "No.", "Nummer")
+        ),
+        *(
+            (name, [7 * i for i in range(N)], "by its name", True)
+            for name in ("Lfd. Nr.", "S.No", "ID Number", "#", "patient_id")
+        ),
     ],
 )
 def test_row_numbers_are_left_out(name, cells, reason, always):

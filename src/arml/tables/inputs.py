@@ -78,7 +78,18 @@ class Tables(Vectors):
     like = "tables"
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
-    asks = ("sheet", "columns", "without", "keep", "dates", "group", "matter")
+    asks = (
+        "sheet",
+        "columns",
+        "without",
+        "keep",
+        "dates",
+        "group",
+        "matter",
+        "fill_down",
+        "category",
+        "order",
+    )
 
     @property
     def predictor(self) -> type["TablePredictor"]:

@@ -27,7 +27,6 @@ from arml.tables.kinds import (
     NUMBER,
     SUMS,
     AnyCell,
-    Cells,
     Number,
     is_number,
     missing,
@@ -58,7 +57,7 @@ BOOKS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
 LARGEST = 2**29
 """Bytes of a compressed file, beyond which it is not read."""
 
-_Cells = dict[str, Cells]
+_Cells = dict[str, list[AnyCell]]
 
 
 class Sheet(NamedTuple):
@@ -75,7 +74,7 @@ class Sheet(NamedTuple):
 
     def rows(self, places: Sequence[int]) -> "Sheet":
         """Some of the rows."""
-        cells: _Cells = {name: some_of(column, places) for name, column in self.cells.items()}
+        cells = {name: some_of(column, places) for name, column in self.cells.items()}
         return self._replace(cells=cells, lines=[self.lines[i] for i in places])
 
     def without(self, column: str | None) -> "Sheet":
@@ -126,11 +125,11 @@ def sheet_of_file(data: bytes, name: str, sheet: str | None = None) -> Sheet:
             if len(data) > LARGEST:
                 raise ValueError("it is too large: cut it into several")
         if ending == "parquet":
-            return _records(as_table(parquet.read_table(io.BytesIO(data))), name)
+            return _records(parquet.read_table(io.BytesIO(data)), name)
         if ending in ("jsonl", "ndjson"):
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
-            return _records(as_table({key: [row.get(key) for row in rows] for key in keys}), name)
+            return _records({key: [row.get(key) for row in rows] for key in keys}, name)
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
     if ending in BOOKS:
@@ -164,7 +163,7 @@ def sheet_of(text: str, where: str) -> Sheet:
     delimiter = stated[1] if stated else _delimiter(start)
     lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
     sheet = _columns(lines, rows, where)
-    return sheet._replace(cells={**_with_points(sheet.cells, where, sure=delimiter == ";")})
+    return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
 
 
 def numbers_of(
@@ -191,8 +190,9 @@ def numbers_of(
     return x, names
 
 
-def _records(cells: _Cells, where: str) -> Sheet:
+def _records(x: Any, where: str) -> Sheet:
     """A table without a header line."""
+    cells = {k: c if isinstance(c, list) else [*c] for k, c in as_table(x).items()}
     return Sheet(where, cells, [*range(1, 1 + len(next(iter(cells.values()))))])
 
 
@@ -277,7 +277,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
             raise ValueError(
                 f"{where}: row {line} has {len(row)} cells, the header {len(header)}: correct it"
             )
-    columns: dict[str, list[AnyCell]] = {}
+    columns: _Cells = {}
     for place, name in enumerate(header):
         cells = [row[place] for row in rows[1:]]
         if not name and all(cell is None or not str(cell).strip() for cell in cells):
@@ -290,7 +290,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
         if name in columns:
             raise ValueError(f"{where}: two columns are named {name!r}: rename or remove one")
         columns[name] = cells
-    return Sheet(where, {**columns}, lines[1:], "\n".join(said))
+    return Sheet(where, columns, lines[1:], "\n".join(said))
 
 
 def _data(
