@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LABELLED = 3
 """Least certain pictures that are named."""
+_TABLES = ("without", "keep", "dates", "fill_down", "category", "order")
+"""Options of tables with any columns."""
 NONE = "none of these"
 """The label of queries that may belong to none of the classes."""
 
@@ -48,6 +50,8 @@ class AnswerOptions:
     """Copy the pictures into this new folder, in a folder for each label."""
     above: float = 0.5
     """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
+    sheet: str | None = None
+    """The sheet of a spreadsheet, if it is not the first that is visible."""
     columns: bool = False
     """Print how each column of a table is read."""
     matter: bool = False
@@ -87,6 +91,12 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     group: str | None = None
     """Column whose equal values mark rows that belong together, such as the rows of one person. For
     pictures a regular expression: those of a class in whose paths it finds the same text."""
+    fill_down: bool = False
+    """A row whose cell in the column of --group is empty belongs to the group of the row above."""
+    category: tuple[str, ...] = ()
+    """Columns whose numbers are codes of categories."""
+    order: str | None = None
+    """Column of times: the check also predicts the last fifth of the rows from those before."""
     dates: Literal["dmy", "mdy", "ymd"] | None = None
     """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
@@ -215,7 +225,7 @@ def _asked(options: AnswerOptions, learner: TaskLearner, paths: Sequence[Path], 
     # A problem loads JAX, which photographs do not need.
     if kind.trained and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
-    asked.strict = options.strict
+    asked.strict, asked.sheet = options.strict, options.sheet
     asked.shown = {} if getattr(options, "report", None) else None
     return asked
 
@@ -241,9 +251,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     name = "photos" if options.learner is None else options.learner.name
     asked = _asked(options, learner, [options.support, *options.query], name)
     asked.target, asked.group = options.target, options.group
-    asked.columns = {
-        k: v for k in ("without", "keep", "dates", "text") if (v := getattr(options, k))
-    }
+    asked.columns = {k: v for k in (*_TABLES, "text") if (v := getattr(options, k))}
     kind = inputs_of(learner)
     predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.

@@ -43,6 +43,8 @@ class EvaluateOptions:
     """For a predictor: labelled queries, as --support of `arml adapt`."""
     target: str | None = None
     """For a predictor of tables: the column with the answers."""
+    sheet: str | None = None
+    """For a predictor of tables: the sheet of a spreadsheet, if not the first that is visible."""
     model: Path | None = None
     """For a predictor of features: the ONNX model, if it is not the default."""
     tasks: int | None = None
@@ -80,7 +82,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
             "predicts your examples"
         )
     else:
-        refuse(options, ("query", "target", "model"), "predictors")
+        refuse(options, ("query", "target", "sheet", "model"), "predictors")
         found, shown = _runs(options)
     if options.out is not None:
         write_json(options.out, found)
@@ -220,7 +222,9 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     predictor = load_predictor(folder, options.model)
     learner = predictor.learner
     asked = asked_of(learner, [query], folder.name)
-    asked.target = options.target
+    if "sheet" not in inputs_of(learner).asks:
+        refuse(options, ("sheet",), "tables")
+    asked.target, asked.sheet = options.target, options.sheet
     names, x, y = inputs_of(learner).labelled(learner, query, asked, predictor)
     # Rows of a table may be equal by chance.
     if same := predictor.equal_examples(x):

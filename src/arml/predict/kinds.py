@@ -19,6 +19,7 @@ tables are read row by row, and photographs have a model of their own.
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -43,8 +44,14 @@ AT_ONCE = 256
 """Files between two answers."""
 _FEW = 2_000
 """Files up to which all are read before anything is predicted."""
-_TABLES = (".csv", ".tsv", ".txt", ".xlsx")
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson", ".parquet"),
+    *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
+)
 """The ends of the names of tables."""
+_STEMS = (r"([^/]*\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+"""Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
+IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]
 """Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
 
@@ -88,6 +95,8 @@ class Asked:
     their paths, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Options of tables: `without`, `keep`, `dates`."""
+    sheet: str | None = None
+    """Of a spreadsheet: the sheet, if it is not the first that is visible."""
     strict: bool = False
     """Whether an input that cannot be read is an error."""
     shown: dict[str, Shown] | None = None
@@ -247,9 +256,17 @@ class Inputs(Form):
                     f"--group {group!r} is found in the path of no {self.one}, such as {names[0]}"
                 )
             pairs = zip(found, y, strict=True)
-            groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
-            n = len({*groups} - {None})
+            groups = [
+                f"{label}: {one[one.lastindex or 0]}" if one else f"alone: {place}"
+                for place, (one, label) in enumerate(pairs)
+            ]
+            n = len({*groups}) - found.count(None)
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
+        elif pattern := _together(names, y):
+            asked.tell(
+                f"some {self.many} may belong together, as their names do, and the check would be "
+                f"too optimistic: --group '{pattern}'"
+            )
         return learner.adapt(x, y, groups=groups), names
 
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
@@ -347,7 +364,19 @@ def untrained() -> dict[str, Inputs]:
 
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
-    return path.suffix.lower() in _TABLES
+    return path.name.lower().endswith(_TABLES)
+
+
+def _together(names: Sequence[str], labels: Iterable[Any]) -> str:
+    """The pattern by which the names of half of the files are those of several in a class; empty if
+    there is none, or all of a class have one stem."""
+    for pattern in _STEMS:
+        stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
+        several = {key: n for key, n in Counter(zip(labels, stems, strict=True)).items() if n > 1}
+        most = max(Counter(label for label, _ in several).values(), default=0)
+        if most > 1 and 2 * sum(several.values()) >= len(names):
+            return pattern
+    return ""
 
 
 def check_different(x: np.ndarray, path: Path, what: str) -> None:

@@ -26,7 +26,7 @@ class Vectors(Inputs):
     can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
     one, many = "row", "tables of numbers"
     cells = ()
-    asks: ClassVar[tuple[str, ...]] = ()
+    asks: ClassVar[tuple[str, ...]] = ("sheet",)
     advice = (
         "name a CSV file (a spreadsheet program saves one), or use the learner photos for pictures"
     )
@@ -78,7 +78,18 @@ class Tables(Vectors):
     like = "tables"
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
-    asks = ("columns", "without", "keep", "dates", "group", "matter")
+    asks = (
+        "sheet",
+        "columns",
+        "without",
+        "keep",
+        "dates",
+        "group",
+        "matter",
+        "fill_down",
+        "category",
+        "order",
+    )
 
     @property
     def predictor(self) -> type["TablePredictor"]:
@@ -140,8 +151,8 @@ def _sheet(asked: Asked, *paths: Path) -> "Sheet":
 
     if len(paths) != 1:
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
-    sheet = read_sheet(paths[0])
-    asked.tell(*filter(None, [sheet.remark]))
+    sheet = read_sheet(paths[0], asked.sheet)
+    asked.tell(*sheet.remark.splitlines())
     return sheet
 
 

@@ -34,7 +34,7 @@ class Texts(Inputs):
     suffixes = (".eml", ".md", ".txt")
     near = 0.05
     cells = ("text", "bytes", "path", "file")
-    asks = ("strict", "sort_into", "report", "group", "matter", "text")
+    asks = ("strict", "sort_into", "report", "group", "matter", "text", "sheet")
     can = frozenset({"add", "novelty", "learning_curve"})
     advice = "name a table with a column of texts, or folders of .txt, .md or .eml files"
 
@@ -153,8 +153,8 @@ class Texts(Inputs):
 
 
 def _sheet(path: Path, asked: Asked, quiet: bool = False) -> Sheet:
-    sheet = read_sheet(path)
-    asked.tell(*filter(None, [sheet.remark] * (not quiet)))
+    sheet = read_sheet(path, asked.sheet)
+    asked.tell(*sheet.remark.splitlines() * (not quiet))
     return sheet
 
 
