@@ -41,7 +41,6 @@ from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray, PyTree
 from msgspec import Meta
 
 from arml.algorithms.arml import (
-    ARML,
     PAPER,
     MetaKnowledgeGraph,
     Prototypes,
@@ -304,9 +303,6 @@ Choose = Callable[[ExtendedARML, Examples, Code], Code]
 
 
 # Reading by how well the networks of the vertices explain the examples.
-
-
-ARML.register(ExtendedARML)  # type: ignore[no-untyped-call]  # for `isinstance`: it is ARML, with other parts
 
 
 class Evidence(eqx.Module):
