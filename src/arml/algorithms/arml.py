@@ -229,9 +229,10 @@ class ARML(Conditioned):
     """Encode the task, Eq. (2) to (9); tailor the shared initialisation to its code, Eq. (10), or
     by the modulation of an ablation; descend, Eq. (1). The outer loss is Eq. (11).
 
-        isinstance(arml.build("arml-paper", tasks), arml.ARML)
+        isinstance(arml.build("arml", tasks), arml.ARML)
 
-    The presets `arml-paper`, `arml-official` and `arml-film` are of this class.
+    The presets `arml-paper`, `arml-official` and `arml-film` are of this class; the others extend
+    it: see `arml.algorithms.arml_extensions`.
     """
 
     def reading(self) -> Callable[[Examples], Trace]:

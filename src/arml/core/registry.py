@@ -128,11 +128,11 @@ class Registry(Mapping[str, E], Generic[E]):
     def others(self) -> dict[str, E]:
         """The entries that are not the package's own. **Raises** `ValueError` in one line for an
         entry point or a plug-in that cannot be loaded."""
-        points, self._points = self._points, []  # first: what is loaded asks registries, too
-        for point in points:
+        while self._points:
+            point = self._points.pop(0)  # first: what is loaded asks registries, too
             try:
                 found = point.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 package = point.dist.name if point.dist else "a package"
                 raise ValueError(
                     f"could not load {point.name!r} of {package}: {one_line(error)}; update or "

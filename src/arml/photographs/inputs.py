@@ -55,9 +55,10 @@ class Pictures(Inputs):
         self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         problem = learner.problem
-        first = x[0] if isinstance(x, list | tuple) and x else None
+        first = x[0] if isinstance(x, list | tuple) and x else x
         shape = getattr(first, "shape", ())
-        if isinstance(first, (*FILES, np.ndarray)) and shape != problem.features:
+        files = (*FILES, np.ndarray) if first is not x else FILES
+        if isinstance(first, files) and shape != problem.features:
             return reader_of(learner).read(x, progress, bad)
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 

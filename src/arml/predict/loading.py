@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from arml.core.inputs import INPUTS
+from arml.datasets.decode import LOG
 from arml.plugins.sources import Source
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
@@ -64,7 +65,7 @@ def load(learner: object, model: Path | str | None = None, **options: object) ->
 
 
 def adapt(
-    learner: object, x: object, y: object, sample_weight: object = None, **options: object
+    learner: object, x: object, y: object = None, sample_weight: object = None, **options: object
 ) -> Predictor:
     """Learn a task from a few labelled examples.
 
@@ -76,12 +77,22 @@ def adapt(
 
     - `learner`: as `arml.load` takes it.
     - `x`, `y`, `sample_weight`, `options`: the examples, as `FewShotLearner.adapt` or
-      `PhotoLearner.adapt` takes them.
+      `PhotoLearner.adapt` takes them. Without `y`, `x` is a folder or a zip of pictures, with one
+      folder for each class: see `arml.datasets.folders.open_source`.
 
     **Returns** an `arml.Predictor`.
 
     **Raises** `ValueError` for examples that cannot be learned, and as `arml.load`.
     """
+    if y is None:
+        if not isinstance(x, str | os.PathLike):
+            raise ValueError("expected labels y beside x: a folder of pictures alone needs none")
+        from arml.datasets.folders import open_source
+
+        with open_source(Path(x)) as source:
+            for remark in source.remarks:
+                LOG.warning(remark)
+            return adapt(learner, source.pictures, source.labels, sample_weight, **options)
     return load(learner).adapt(x, y, sample_weight, **options)
 
 

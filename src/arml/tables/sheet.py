@@ -60,6 +60,31 @@ LARGEST = 2**29
 _Cells = dict[str, list[AnyCell]]
 
 
+CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
+"""The begin of a cell in a sheet of an Excel file."""
+
+
+class Most(NamedTuple):
+    """The largest table that is read; beyond it the reading ends with an error."""
+
+    rows: int = 2**40
+    columns: int = 2**40
+    cells: int = 20_000_000
+    """A cell of a CSV file takes a hundred bytes."""
+    book: int = 5_000_000
+    """Cells of an Excel file with a content or a format; one takes half a kilobyte."""
+
+    def check(self, where: str, **counts: int) -> None:
+        """Raise `ValueError` in one line if there are more rows, columns or cells."""
+        for name, n in counts.items():
+            if n > (most := getattr(self, name)):
+                what = "cells of an Excel file" if name == "book" else name
+                raise ValueError(
+                    f"{where}: at most {most:,} {what} are read, got more: leave some out, or "
+                    "predict Parquet files with --on ray"
+                )
+
+
 class Sheet(NamedTuple):
     """The table of a file."""
 
@@ -104,13 +129,20 @@ def read_sheet(path: Path, sheet: str | None = None) -> Sheet:
     """The table of a file; `sheet` names one of a spreadsheet, the first visible one if not given.
     **Raises** `ValueError` in one line for a file that is no table."""
     try:
+        if path.stat().st_size > 2**30:
+            raise ValueError(f"{path}: it has more than 1 GiB: take fewer rows or columns")
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}: check the path") from error
     return sheet_of_file(data, str(path), sheet)
 
 
-def sheet_of_file(data: bytes, name: str, sheet: str | None = None) -> Sheet:
+def sheet_of_file(
+    data: bytes,
+    name: str,
+    sheet: str | None = None,
+    most: Most = Most(),  # noqa: B008
+) -> Sheet:
     """`read_sheet` of the bytes of a file of this name. A CSV file is in UTF-8, in UTF-16 with its
     mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
     ending = name.lower().removesuffix(".gz").rpartition(".")[2]
@@ -133,9 +165,11 @@ def sheet_of_file(data: bytes, name: str, sheet: str | None = None) -> Sheet:
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
     if ending in BOOKS:
+        if ending in ("xlsx", "xlsm"):
+            _check_book(data, name, most)
         return _book(data, name, sheet, ending)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
-    return _remarked(sheet_of(text, name), remark)
+    return _remarked(sheet_of(text, name, most), remark)
 
 
 def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
@@ -154,14 +188,15 @@ def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
     raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: {advice}")
 
 
-def sheet_of(text: str, where: str) -> Sheet:
+def sheet_of(text: str, where: str, most: Most = Most()) -> Sheet:  # noqa: B008
     """`read_sheet` of a text, which errors call `where`. The delimiter is that which a first line
     `sep=;` names, or `_delimiter` finds."""
     text = text.removeprefix("\ufeff")
     stated = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
     start = text[stated.end() :] if stated else text
     delimiter = stated[1] if stated else _delimiter(start)
-    lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
+    line = 1 + text.count("\n", 0, len(text) - len(start))
+    lines, rows = _rows(start, where, delimiter, line, most)
     sheet = _columns(lines, rows, where)
     return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
 
@@ -188,6 +223,18 @@ def numbers_of(
                 "remove the column or correct it"
             )
     return x, names
+
+
+def _check_book(data: bytes, where: str, most: Most) -> None:
+    """Count the cells of an Excel file, which takes a small part of the time that it takes to read
+    them: a megabyte can hold thirty million. **Raises** as `Most.check`."""
+    cells, damaged = 0, (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+    with contextlib.suppress(*damaged), zipfile.ZipFile(io.BytesIO(data)) as book:
+        for name in book.namelist():
+            with contextlib.closing(book.open(name)) as file:
+                while name.startswith("xl/worksheets/") and (part := file.read(2**20)):
+                    cells += len(CELL.findall(part))
+                    most.check(where, book=cells)
 
 
 def _records(x: Any, where: str) -> Sheet:
@@ -398,13 +445,19 @@ def _delimiter(text: str) -> str:
     return max(DELIMITERS, key=score)
 
 
-def _rows(text: str, where: str, delimiter: str, line: int) -> tuple[list[int], list[list[str]]]:
-    """The rows that are not blank, and the lines at which they begin, from `line`."""
-    lines, rows, first = [], [], line
+def _rows(
+    text: str, where: str, delimiter: str, line: int, most: Most
+) -> tuple[list[int], list[list[str]]]:
+    """The rows that are not blank, and the lines at which they begin, from `line`. **Raises** as
+    `Most.check`."""
+    lines, rows = list[int](), list[list[str]]()
+    first, cells = line, 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
+                cells += len(row)
+                most.check(where, rows=len(rows), columns=len(row), cells=cells)
                 lines.append(line)
                 rows.append(row)
             line = reader.line_num + first
