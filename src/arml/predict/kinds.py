@@ -156,7 +156,7 @@ class Inputs(Form):
         """A file as a page shows it, beside its name."""
         return Shown()
 
-    def examples(self) -> tuple[list[object], list[str]]:
+    def examples(self) -> tuple[Sequence[object], list[str]]:
         """Labelled inputs for `arml check`, as people give them: four or more, all different, of
         each of two or more classes. **Raises** `ValueError` if there are none."""
         raise ValueError(f"{self.name}: define examples, some labelled {self.many}, to check them")
