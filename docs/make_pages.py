@@ -96,7 +96,7 @@ def index() -> str:
     ]
     lines += [
         "setting of the package: `benchmarks/table_prior.py` has its tasks). This list is made by",
-        "`python docs/make_pages.py`. iMAML and MAML++ are options of `maml`.",
+        "`python docs/make_pages.py`.",
         "",
     ]
     lines += [

@@ -42,7 +42,7 @@ PARTS = {
     ),
     "Reference": ("api",),
     "Results": ("study", "study-tables", "study-searched", "benchmarks"),
-    "Project": ("changelog", "contributing", "starter-set"),
+    "Project": ("house", "changelog", "contributing", "starter-set"),
 }
 """The table of contents; a page that is not in it fails the build."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(((?!https?:|mailto:|#)[^()\s]+)\)")

@@ -2,7 +2,7 @@
 
 A claim that one method is better than another *holds* if the difference has the claimed sign and is
 significant over training runs and tasks (`arml.compare`), after Holm's correction for all
-claims of its group that the same table decides. It *does not hold* if the difference is significant
+claims that the same table decides. It *does not hold* if the difference is significant
 and has the other sign. In all other cases the data *cannot tell*: the difference may be chance, a
 run failed, there are too few runs (then the figures are an indication, about these trained learners
 alone), or nothing was run. A claim that more is no better is tested in the same way against the
@@ -15,13 +15,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from arml.results.comparisons import SEEDS, Comparison, holm
+from arml.results.comparisons import UNCLEAR, Comparison, holm
 from study.data import Study, StudyTable, compared
 from study.paper import names, rows_of
 from study.plan import ABLATIONS, INERT, LOCAL, PICTURES
 
-HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
-INDICATION, CHANCE, FAILED = "too few runs", "may be chance", "a run failed"
+HOLDS, FAILS = "holds", "does not hold"
 NOT_YET, CANNOT = "not run", "needs the data"
 MARGIN_ACCURACY, MARGIN_ERROR = 0.01, 0.05
 """A gain of less than a point of accuracy, or a twentieth of the error, does not matter."""
@@ -55,9 +54,6 @@ class Verdict:
     verdict: str
     why: str = ""
     """Why the data cannot tell."""
-    indicates: int = 0
-    """With too few runs: 1 if the figures indicate that the claim holds, -1 if that it does not."""
-    accuracy: bool = False
     comparison: Comparison | None = None
 
 
@@ -120,9 +116,9 @@ CLAIMS = tuple(_claims())
 
 
 def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
-    """Every claim by every table that could decide it, in order. Holm's correction is over the
-    claims of one group that one table decides."""
-    families: dict[tuple[str, str], list[Verdict]] = {}
+    """Every claim by every table that could decide it, in order. Holm's correction is over all
+    claims that one table decides."""
+    families: dict[str, list[Verdict]] = {}
     ordered = []
     for claim in claims:
         for name in claim.tables:
@@ -130,14 +126,15 @@ def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
             if table is not None and None in (table.row(claim.better), table.row(claim.worse)):
                 continue  # a table of few methods
             ordered.append((claim, name))
-            families.setdefault((claim.group, name), []).append(_look(study, claim, name))
+            families.setdefault(name, []).append(_look(study, claim, name))
     final: dict[tuple[Claim, str], Verdict] = {}
     for some in families.values():
         adjusted = iter(holm([v.comparison for v in some if v.comparison is not None]))
         for verdict in some:
-            table = study.table(verdict.table)
-            if verdict.comparison is not None and table is not None:
-                verdict = _decide(verdict.claim, table, next(adjusted))
+            if verdict.comparison is not None:
+                found = next(adjusted)
+                said = {"better": HOLDS, "worse": FAILS}.get(found.verdict, UNCLEAR)
+                verdict = Verdict(verdict.claim, verdict.table, said, found.why, found)
             final[verdict.claim, verdict.table] = verdict
     return [final[key] for key in ordered]
 
@@ -165,24 +162,6 @@ def _margin(claim: Claim, table: StudyTable) -> float:
     return -MARGIN_ACCURACY if table.accuracy else MARGIN_ERROR * reference.mean
 
 
-def _decide(claim: Claim, table: StudyTable, found: Comparison) -> Verdict:
-    def verdict(kind: str, why: str = "", indicates: int = 0) -> Verdict:
-        return Verdict(claim, table.name, kind, why, indicates, table.accuracy, found)
-
-    if any(found.failed):
-        return verdict(UNCLEAR, FAILED)
-    if found.mean is None:
-        return verdict(UNCLEAR, CHANCE)
-    # How far `better` is ahead of the margin; positive for a better score of either metric.
-    ahead = (found.mean - _margin(claim, table)) * (1 if table.accuracy else -1)
-    if min(found.runs) < SEEDS:
-        clear = found.ci95 is not None and abs(ahead) > found.ci95
-        return verdict(UNCLEAR, INDICATION, (1 if ahead > 0 else -1) if clear else 0)
-    if found.counts:
-        return verdict(HOLDS if ahead > 0 else FAILS)
-    return verdict(UNCLEAR, CHANCE)
-
-
 def counted(verdicts: Iterable[Verdict]) -> str:
     """The number of verdicts of each kind, as a sentence."""
     verdicts = list(verdicts)
@@ -193,12 +172,3 @@ def counted(verdicts: Iterable[Verdict]) -> str:
         f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "
         f"tell{f' ({of_them})' if of_them else ''}."
     )
-
-
-def difference(found: Comparison, accuracy: bool) -> str:
-    """The difference with its interval, accuracies in points; empty where it is not finite."""
-    if found.mean is None:
-        return ""
-    scale, digits = (100, 2) if accuracy else (1, 3)
-    half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
-    return f"{scale * found.mean:+.{digits}f}{half}"

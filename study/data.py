@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from arml.report.verdicts import score_cells
 from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
-from arml.results.scores import Scores, read_scores, summary_of
+from arml.results.scores import Scores, read_scores
 from study.paper import Reported, overall
 from study.plan import SCALES, Table, table
 
@@ -53,15 +54,11 @@ class StudyRow:
         return fmean(self.means) if self.means else float("nan")
 
     @property
-    def ci95(self) -> float | None:
-        """The half-width of the interval over tasks of the scores averaged over runs."""
-        values = [scores.values for scores in self.scores.values()]
-        return summary_of(np.mean(values, axis=0))["ci95"] if values else None
-
-    @property
-    def spread(self) -> float | None:
-        """The standard deviation of the runs' means."""
-        return stdev(self.means) if len(self.means) > 1 else None
+    def cells(self) -> list[str]:
+        """The mean with its interval over trainings, the interval over tasks, and the number of
+        trainings with their standard deviation, as `arml.compare` has them."""
+        *cells, count = score_cells([*self.scores.values()])
+        return [*cells, count + (f", {len(self.failures)} failed" if self.failures else "")]
 
     def family(self, name: str) -> float:
         """The mean over runs of one family's score."""

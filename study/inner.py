@@ -1,114 +1,107 @@
-"""CAVIA on 2-D regression, with a search of its inner rate, inner steps and outer rate; and ALFA
-trained once as its recipe has it.
+"""One search for all baselines of 2-D regression: inner rate, inner steps and outer rate.
 
-    python -m study.inner                     # results/inner.json; resumable
+    python -m study.inner                     # runs/inner, results/inner-search; resumable
 
-As for the other methods of `results/contexts.json`, gradients are clipped at 10, the rate rises
-over 2% of the steps and falls as half a cosine, 1,000 validation tasks choose, and 4,000 test tasks
-score. The inner rate and steps are chosen after short trainings at one outer rate, among those with
-at most the 5 steps that the other methods take; then the outer rate after whole trainings. The
-chosen setting is trained with further seeds.
+Each method gets the same twelve trials of 6,000 steps: first the recipe's own values, then those
+that Optuna proposes in the same ranges. The median of the others ends a trial that has fallen
+behind. 1,000 validation tasks choose. If the best is not the recipe, five trainings of all steps
+follow, which are scored on the test tasks of `results/laptop.json`. Everything else is the recipe.
+No search may take more inner steps than the five that most recipes have.
 """
 
-import json
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.stats import t as student
-
 import arml
-from arml.results.comparisons import error_of
-from arml.training.provenance import commit
-from study.data import RESULTS, load
+from arml.experiment.options import fingerprint, to_json
+from arml.experiment.search import chosen, opened, space, tune
+from arml.results.files import Json, read_json, write_json
+from arml.results.scores import read_scores, write_scores
+from study.data import RESULTS
+from study.plan import Unit, seconds
+from study.unit import carry_out, is_done
 
 OUT = Path("runs/inner")
-OUTER = arml.OuterOptions(clip=10.0, warmup=0.02, schedule="cosine")
-INNER = [(rate, steps) for steps in (1, 2, 5, 10, 20) for rate in (0.03, 0.1, 0.3, 1.0)]
-MOST = 5
-"""Inner steps of the methods of the comparison."""
-OUTER_RATES = (0.0005, 0.001, 0.002, 0.004)
-SHORT, WHOLE = 10_000, 70_000
-SEEDS = 5
+KEPT = RESULTS / "inner-search"
+"""`search.json`, and the scores of each training on single tasks."""
+PLACE = "regression2d"
+METHODS = ("anil", "maml", "cavia", "meta-sgd", "mt-net", "arml-paper", "mumomaml", "hsml")
+"""The quickest first."""
+SEARCH = (
+    "algorithm.inner_rate=0.001..1",
+    "algorithm.inner_steps=1..5",
+    "outer.outer_rate=0.0003..0.01",
+)
+TRIALS, SHORT, SEEDS, TASKS = 12, 6_000, 5, 4_000
 
 
-def trained(made: arml.Experiment, *name: object) -> arml.Run:
-    """The run of an experiment, which is trained in a folder of its own."""
-    folder = OUT / "-".join(map(str, name))
-    every = replace(made, validate_every=made.steps, checkpoint_every=5_000, interval=1_000)
-    arml.run(every, folder)
-    print(*name, flush=True)
-    return arml.Run(folder)
+def searched(method: str, out: Path) -> Json:
+    """The search of a method, continued in `out`: its trials, the best first."""
+    made = replace(arml.recipe(f"{PLACE}/{method}"), steps=SHORT, checkpoint_every=2_000)
+    folder, ranges = out / "search" / method, space(SEARCH, made)
+    own = {path: value_of(made, path) for path in ranges}
+    opened(made, ranges, folder).enqueue_trial(own, skip_if_exists=True)
 
+    def watch(trial: Any) -> None:
+        print(method, trial.number, trial.value, trial.params, flush=True)
 
-def cavia(inner: tuple[float, int], outer: float, steps: int, seed: int) -> arml.Run:
-    """CAVIA with these options."""
-    made = arml.recipe("regression2d/cavia")
-    algorithm: Any = replace(made.algorithm, inner_rate=inner[0], inner_steps=inner[1])
-    made = replace(made, algorithm=algorithm, outer=replace(OUTER, outer_rate=outer))
-    made = replace(made, steps=steps, seed=seed)
-    return trained(made, "cavia", *inner, outer, steps, seed)
-
-
-def score(run: arml.Run, split: Any, n: int) -> np.ndarray:
-    """The errors on the first `n` tasks of a part; infinite if the training diverged."""
-    found = arml.evaluate(run, run.tasks(split), n=n, split=split, chunk=100, progress=False)
-    return np.nan_to_num(found.values.astype(float), nan=np.inf)
-
-
-def difference(a: np.ndarray, b: np.ndarray | None = None) -> list[float]:
-    """The mean of `a - b` `[trainings, tasks]`, with half of its 95% interval over trainings and
-    tasks; a single training counts as exact."""
-    sides = [a] if b is None else [a, b]
-    gaps = a.mean(axis=0) - (0.0 if b is None else b.mean(axis=0))
-    error, degrees = error_of(gaps, [m.mean(axis=1) for m in sides if len(m) > 1])
-    return [round(float(x), 4) for x in (gaps.mean(), student.ppf(0.975, degrees) * error)]
-
-
-def main() -> None:
-    """Carry out what is left, and write what there is after each part."""
-    study = load(RESULTS / "laptop").table("regression2d")
-    assert study is not None
-    known = {row.label: np.stack([s.values for s in row.scores.values()]) for row in study.rows}
-    content: dict[str, Any] = {"commit": commit(), "command": "python -m study.inner"}
-
-    def write() -> None:
-        (RESULTS / "inner.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-    def against(test: np.ndarray) -> dict[str, Any]:
-        others = ("ARML, extended", "HSML", "ARML, paper's text", "MAML")
-        return {
-            "seeds": test.mean(axis=1).round(4).tolist(),
-            "mse": difference(test),
-            **{f"less {name}": difference(test, known[name]) for name in others},
+    ended = tune(made, ranges, folder, trials=TRIALS, watch=watch)
+    # A trial that fell behind or diverged was ended, and is never the best.
+    trials = [
+        {
+            "values": t.params,
+            "validation": t.value,
+            "steps": max(t.intermediate_values, default=0),
+            "seconds": round(t.duration.total_seconds()) if t.duration else None,
         }
+        for t in ended
+    ]
+    return {"recipe": own, "best": ended[0].params, "trials": trials}
 
-    short = {}
-    for inner in INNER:
-        short[inner] = float(score(cavia(inner, 0.002, SHORT, 0), "validation", 1_000).mean())
-        found = {f"rate {r:g}, {s} steps": round(v, 4) for (r, s), v in short.items()}
-        content["cavia"] = {"steps": SHORT, "validation, inner": found}
-        write()
-    allowed = [inner for inner in INNER if inner[1] <= MOST]
-    chosen = min(allowed, key=lambda inner: short[inner])
-    tried = {
-        rate: float(score(cavia(chosen, rate, WHOLE, 0), "validation", 1_000).mean())
-        for rate in OUTER_RATES
-    }
-    outer = min(tried, key=lambda rate: tried[rate])
-    content["cavia"] |= {"outer rate": outer, "steps of whole trainings": WHOLE}
-    content["cavia"]["validation, outer"] = {f"{k:g}": round(v, 4) for k, v in tried.items()}
-    for name, inner, seeds in (("searched", chosen, SEEDS), ("authors", (1.0, 1), 1)):
-        runs = [cavia(inner, outer, WHOLE, seed) for seed in range(seeds)]
-        test = np.stack([score(run, "test", 4_000) for run in runs])
-        own = {"inner rate": inner[0], "inner steps": inner[1]}
-        content["cavia"][name] = own | against(test)
-        write()
-    made = trained(arml.recipe("regression2d/alfa"), "alfa")
-    content["alfa"] = {"steps": WHOLE, **against(score(made, "test", 4_000)[None])}
-    write()
+
+def value_of(made: arml.Experiment, path: str) -> Any:
+    """The value of the option at a path, such as `outer.outer_rate`."""
+    part, _, name = path.partition(".")
+    return getattr(getattr(made, part), name)
+
+
+def trained(method: str, values: dict[str, Any], seed: int, out: Path) -> Json:
+    """A training of all steps with these values, continued in `out`, whose scores are kept; returns
+    its facts."""
+    made = chosen(arml.recipe(f"{PLACE}/{method}"), values)
+    made = replace(made, seed=seed, checkpoint_every=5_000)
+    unit = Unit(
+        folder=f"runs/{made.recipe}/seed-{seed}",
+        experiment=to_json(made),
+        options=fingerprint(made),
+        tasks=TASKS,
+        explain=0,
+        seconds=seconds(made, TASKS),
+        turn=0,
+    )
+    if not is_done(unit, out):
+        carry_out(unit, out)
+    folder = out / unit["folder"]
+    write_scores(KEPT / f"{method}-{seed}.npz", read_scores(folder / "scores.npz"))
+    return read_json(folder / "row.json")
+
+
+def main(methods: Sequence[str]) -> None:
+    """Carry out what is left, and write what there is after each part."""
+    path = KEPT / "search.json"
+    kept: Json = read_json(path) if path.exists() else {"command": "python -m study.inner"}
+    kept |= {"search": SEARCH, "trials": TRIALS, "steps": SHORT}
+    for method in methods:
+        found = kept.setdefault("methods", {}).setdefault(method, {})
+        found |= searched(method, OUT)
+        write_json(path, kept)
+        for seed in range(SEEDS if found["best"] != found["recipe"] else 0):
+            found.setdefault("trainings", {})[str(seed)] = trained(method, found["best"], seed, OUT)
+            write_json(path, kept)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or METHODS)

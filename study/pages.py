@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import arml
-from arml.report.tables import Cell, Line, Table, interval, markdown, number
-from arml.results.comparisons import Comparison, probability
+from arml.report.tables import interval, number
+from arml.report.verdicts import chance, difference, score_head
+from arml.results.comparisons import UNCLEAR
 from arml.results.files import read_json
 from study import pictures
 from study.claims import (
@@ -23,13 +24,12 @@ from study.claims import (
     FAILS,
     HOLDS,
     NOT_YET,
-    UNCLEAR,
     Verdict,
     counted,
-    difference,
     judge,
 )
 from study.data import RESULTS, Study, StudyRow, StudyTable, load
+from study.pictures import drawn
 from study.plan import PLACES
 
 HERE = Path(__file__).parent
@@ -40,17 +40,6 @@ SETTINGS = {
     "starter-art": "starter-art-1shot",
 }
 """The table of the study that measures the recipes of each setting."""
-
-
-def drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table of texts; the first column names the rows."""
-    lines = tuple(Line(row[0], tuple(map(Cell, row[1:]))) for row in rows)
-    return markdown(Table("", tuple(head), lines))
-
-
-def chance(found: Comparison) -> str:
-    """The adjusted p-value: `0.03`, `< 0.001`; a dash where there is none."""
-    return "–" if found.adjusted is None else probability(found.adjusted).removeprefix("= ")
 
 
 def page(study: Study) -> str:
@@ -64,14 +53,16 @@ def page(study: Study) -> str:
 
 NOTES = (
     "All rows of a table are scored on the same test tasks. ± of a score is its 95% interval over "
-    "test tasks (1.96 s / √n of the scores averaged over seeds); SD is over seeds. A difference is "
-    "the row minus the table's reference, for accuracies in points. Its interval is over runs and "
-    "tasks if both rows have two runs or more (Welch's test with the tasks as a further "
-    "component); otherwise it is over tasks alone, and is about these trained learners. A p-value "
-    "needs five runs of both, and has Holm's correction over all differences of the table. The "
-    "paper's figures are for its own tasks. Claims that cannot be decided: ↑ marks figures that "
-    "indicate that the claim holds, ↓ that it does not; their intervals exclude zero, but there "
-    "are too few runs."
+    "trainings (Student's t); a row of one training has none. ± over tasks is 1.96 s / √n of the "
+    "scores averaged over trainings; SD is over trainings. A difference is the row minus the "
+    "table's reference, for accuracies in points. Its interval is over trainings and tasks if both "
+    "rows have two trainings or more (Welch's test with the tasks as a further component); "
+    "otherwise it is over tasks alone, and is about these trained learners. A p-value needs five "
+    "trainings of both. In a table it has Holm's correction over all differences of that table, "
+    "and beside a claim over all claims that the table decides, those about our presets included. "
+    "The paper's figures are for its own tasks. Claims that cannot be decided: ↑ marks figures "
+    "that indicate that the claim holds, ↓ that it does not; their intervals exclude zero, but "
+    "there are too few trainings."
 )
 
 
@@ -93,7 +84,7 @@ def decided(verdicts: Sequence[Verdict]) -> str:
             kind,
             v.claim.text,
             f"`{v.table}`",
-            difference(v.comparison, v.accuracy),
+            difference(v.comparison),
             chance(v.comparison),
         )
         for kind in (HOLDS, FAILS)
@@ -114,13 +105,13 @@ def decided(verdicts: Sequence[Verdict]) -> str:
 def undecided(verdicts: Sequence[Verdict]) -> str:
     """The figures of a group of claims that cannot be decided: a row for each claim, a column for
     each table. An arrow says what too few runs indicate."""
-    arrows = {1: " ↑", 0: "", -1: " ↓"}
+    arrows = {"better": " ↑", "": "", "worse": " ↓"}
     tables = list(dict.fromkeys(v.table for v in verdicts))
     rows: dict[str, dict[str, str]] = {}
     for v in verdicts:
         assert v.comparison is not None
-        cell = difference(v.comparison, v.accuracy)
-        rows.setdefault(v.claim.text, {})[v.table] = cell + arrows[v.indicates]
+        cell = difference(v.comparison) + arrows[v.comparison.indicates]
+        rows.setdefault(v.claim.text, {})[v.table] = cell
     head = ("Cannot tell", *(f"`{name}`" for name in tables))
     return drawn(head, [[text, *(r.get(t, "") for t in tables)] for text, r in rows.items()])
 
@@ -159,11 +150,10 @@ def rows_of(table: StudyTable) -> str:
     }
     head = [
         "Row",
-        "Accuracy" if table.accuracy else "MSE",
+        *score_head(table.metric),
         "Paper",
         "Difference",
         "p",
-        "SD (seeds)",
     ]
     head += [*families, "Minutes"]
     rows = [_cells(table, row, families) for row in table.rows]
@@ -180,15 +170,13 @@ def _cells(table: StudyTable, row: StudyRow, families: Sequence[str]) -> Sequenc
     paper = table.paper(row)
     half = "" if paper is None or paper.ci95 is None else f" ± {paper.ci95:.2f}"
     reference = row.label == table.about["reference"]
-    count = f"({len(row.scores)}{f', {len(row.failures)} failed' if row.failures else ''})"
     seconds = np.mean([facts["seconds"] for facts in row.facts.values()])
     return [
         row.label,
-        interval(row.mean, row.ci95, metric),
+        *row.cells,
         f"{paper.mean:.2f}{half}" if paper else "",
-        "reference" if reference else difference(found, table.accuracy) if found else "",
+        "reference" if reference else difference(found) if found else "",
         "" if found is None else chance(found),
-        count if row.spread is None else f"{number(row.spread, metric)} {count}",
         *(number(row.family(name), metric) for name in families),
         f"{seconds / 60:.0f}",
     ]
@@ -281,12 +269,10 @@ def summary(study: Study) -> str:
     rows = []
     for row in sorted(table.rows, key=lambda row: row.mean):
         paper = table.paper(row)
-        seeds = f"{len(row.scores)} ({number(row.spread, 'mse')})" if row.spread else "1"
-        cells = (interval(row.mean, row.ci95, "mse"), f"{paper.mean:g}" if paper else "", seeds)
-        rows.append([row.label, *cells])
+        rows.append([row.label, *row.cells, f"{paper.mean:g}" if paper else ""])
     floor = number(table.first["floor"] if table.first else None, "mse")
     rows.insert(0, ["*Bayes-optimal predictor*", floor])
-    return drawn(("Method", "MSE ± 95%", "Paper", "Seeds (SD)"), rows)
+    return drawn(("Method", *score_head("mse"), "Paper"), rows)
 
 
 BLOCKS: dict[str, Callable[[Study], str]] = {"summary": summary, "steps": by_steps}

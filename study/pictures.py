@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from arml.report.curves import COLOURS, DASHES, heat, render, styled
 from arml.report.graphs import reading as shares_of
-from arml.report.tables import interval, number
+from arml.report.tables import Cell, Line, Table, markdown, number
+from arml.report.verdicts import score_head
 from arml.results.files import write_bytes
 from arml.results.scores import summary_of
 from study.claims import PAPER, Claim
@@ -83,15 +84,11 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             continue
         paper, step = table.paper(row), None if on_gpu else pace(study, place, row.label)
         steps = row.about["steps"]
-        seeds = f"{len(row.scores)}" + (
-            f" ({number(row.spread, 'accuracy')})" if row.spread else ""
-        )
         rows.append([
             row.label,
-            interval(row.mean, row.ci95, "accuracy"),
+            *row.cells,
             *(number(row.family(name), "accuracy") for name in several),
             *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if known else []),
-            seeds,
             *([] if on_gpu else [f"{step * steps / 60:.0f}" if step else ""]),
         ])  # fmt: skip
     own = study.table(f"specialists-{table.name}")
@@ -101,16 +98,16 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             mean = summary_of(values[0])
             each = [float(np.mean(values[0][values[1] == i])) for i in range(len(families))]
             cells = (number(value, "accuracy") for value in each)
-            score = interval(mean["mean"], mean["ci95"], "accuracy")
-            rows.append([f"*four {label}s, one a family*", score, *cells, "1"])
-    head = ["Method", "Accuracy ± 95%", *(SHORT[name] for name in several)]
-    head += [*(["Paper, 60,000 steps"] if known else []), "Seeds (SD)"]
+            score = (number(mean["mean"], "accuracy"), f"± {number(mean['ci95'], 'accuracy')}", "1")
+            rows.append([f"*four {label}s, one a family*", *score, *cells])
+    head = ["Method", *score_head("accuracy"), *(SHORT[name] for name in several)]
+    head += ["Paper, 60,000 steps"] if known else []
     head += [] if on_gpu else ["Minutes of a core"]
     steps = max(row.about["steps"] for row in table.rows)
     facts = f"{steps:,} steps{' on a GPU' * on_gpu}; {table.first['tasks']:,} test tasks"
     facts += f", {table.first['protocol']}."
     later = f"\n\nNot yet run: {'; '.join(missing)}." if missing else ""
-    return f"{facts}\n\n{_markdown(head, rows)}{later}"
+    return f"{facts}\n\n{drawn(head, rows)}{later}"
 
 
 def specialists(
@@ -131,10 +128,10 @@ def specialists(
     return None if values is None or of is None else (values, of)
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    lines += [[*row, *[""] * (len(head) - len(row))] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def drawn(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of texts; the first column names the rows."""
+    lines = tuple(Line(row[0], tuple(map(Cell, row[1:]))) for row in rows)
+    return markdown(Table("", tuple(head), lines))
 
 
 def curves_of(study: Study, *places: str) -> dict[str, np.ndarray]:
@@ -171,7 +168,7 @@ def by_minute(study: Study, place: str) -> str:
         rows.append([label, f"{step:.2f}", *cells])
     shown = [i for i, at in enumerate(MINUTES) if any(row[2 + i] for row in rows)]
     head = ["Validation accuracy", "Seconds a step", *(f"{MINUTES[i]} min" for i in shown)]
-    return _markdown(head, [[*row[:2], *(row[2 + i] for i in shown)] for row in rows])
+    return drawn(head, [[*row[:2], *(row[2 + i] for i in shown)] for row in rows])
 
 
 @styled
@@ -228,7 +225,7 @@ def reading(study: Study) -> str:
         head += ["loses without its vertex", *(f"loses with {CODES[code]}" for code in CODES)]
         place, _, own = run.removesuffix("/seed-0").partition("/")
         what = f"`{own}`, {place}, {one['step']:,} steps, {one['tasks']} test tasks, in points:"
-        parts.append(f"{what}\n\n{_markdown(head, rows)}")
+        parts.append(f"{what}\n\n{drawn(head, rows)}")
     return "\n\n".join(parts) or "Not yet run."
 
 

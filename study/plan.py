@@ -21,6 +21,8 @@ from study.paper import names
 
 SUBJECT = "arml-paper"
 """The method that the others are compared with, and that the side tables vary."""
+ABLATIONS = arml.ALGORITHMS[SUBJECT].variants
+"""The paper's nine, each a change of ARML's options."""
 INERT = "row-normalised, 1 layer (edges inert)"
 
 
@@ -334,20 +336,6 @@ def searched(place: str, scale: Scale) -> Rows:
         "that were best for it after 2,000 steps on validation tasks (`python -m study.rates`)."
     )
     return Rows(rows, about)
-
-
-ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
-    "II": ("no prototype", {"structure": "samples", "own_values": False}),
-    "III": ("no prototype links", {"links": "none"}),
-    "IV": ("no meta-knowledge graph", {"vertices": 0}),
-    "V": ("no reconstruction loss", {"mu_1": 0.0, "mu_2": 0.0}),
-    "VI": ("encoder and decoder as MLP", {"summary": "mlp"}),
-    "VII": ("one gate a filter", {"granularity": "filter"}),
-    "VIII": ("tanh", {"gate": "tanh"}),
-    "IX": ("FiLM", {"gate": "film"}),
-}
-"""The paper's nine, each a change of ARML's options."""
 
 
 def ablations(place: str, scale: Scale) -> Rows:

@@ -22,6 +22,7 @@ FLOORS = (
     {"experiment"},
     {"predict", "explain"},
     {"growth", "photographs", "tables"},
+    {"texts"},
     {"app"},
     {"cli"},
     {"__main__"},

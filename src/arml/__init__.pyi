@@ -37,8 +37,9 @@ from .predict.learner import FewShotLearner as FewShotLearner
 from .predict.loading import adapt as adapt
 from .predict.loading import load as load
 from .predict.loading import load_predictor as load_predictor
+from .report.verdicts import Verdicts as Verdicts
+from .report.verdicts import compare as compare
 from .results.comparisons import Comparison as Comparison
-from .results.comparisons import compare as compare
 from .results.scores import Scores as Scores
 from .tasks.splits import Splits as Splits
 from .training.evaluate import evaluate as evaluate

@@ -26,9 +26,9 @@ def program() -> int:
     write_everything()
     try:
         if BUSY.intersection(sys.argv):
-            from arml.results.machine import ask_for_large_pages
+            from arml.results.machine import use_memory_again
 
-            ask_for_large_pages()
+            use_memory_again()
         from arml.cli import main
     except KeyboardInterrupt:
         print("arml: interrupted", file=sys.stderr)

@@ -1,5 +1,6 @@
 """ARML: what reaches what, and every slot and ablation; MAML in `test_limits.py`."""
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import arml
+from arml.algorithms import ALGORITHMS
 from arml.algorithms.arml import ARMLOptions
 from arml.algorithms.conditioned import Conditioned
 from arml.core.episodes import Examples, Problem
+from arml.experiment.recipes import initial, setting
 from arml.explain.explaining import read_task
 from small import KEY, REGRESSION, VECTORS, meta, network, task
 
@@ -132,3 +136,18 @@ def test_the_penalty_weighs_both_reconstructions():
 def test_options_that_do_not_suit_the_problem_are_refused(problem, options, words):
     with pytest.raises(ValueError, match=words):
         learner(problem, **options)
+
+
+@pytest.mark.parametrize("variant", ALGORITHMS["arml-paper"].variants)
+@pytest.mark.parametrize("place", ["regression2d", "starter", "art-multi"])
+def test_each_row_of_the_ablation_study_is_a_recipe_that_can_be_built(place, variant):
+    base, made = (arml.recipe(f"{place}/arml-paper{end}") for end in ("", f"-{variant}"))
+    changes = ALGORITHMS["arml-paper"].variants[variant][1]
+    assert made.algorithm == replace(base.algorithm, **changes)  # the setting's options stay
+    assert replace(made, recipe=base.recipe, algorithm=base.algorithm) == base
+    assert made.recipe in list(arml.RECIPES)
+    problem = setting(place).problem
+    if place == "art-multi":
+        return  # it differs from the other pictures in its options alone
+    shapes = eqx.filter_eval_shape(initial, made, problem)
+    assert shapes.problem == problem

@@ -5,6 +5,7 @@ import csv
 import io
 
 import numpy as np
+import openpyxl
 import pytest
 
 import arml
@@ -71,18 +72,32 @@ def test_the_target_is_the_column_whose_last_cells_are_empty():
 
 def test_a_file_is_read_as_the_command_reads_it():
     data = base64.b64encode("größe;b\n1,5;x\n;y\n".encode("cp1252")).decode()
-    found = table_tab.read_table({"name": "t.csv", "data": data})
+    found = table_tab.read_table({"name": "t.csv", "data": data}, Limits())
     assert found["csv"] == "größe,b\n1.5,x\n,y\n"
     assert (found["header"], found["rows"]) == (["größe", "b"], [["1.5", "x"], ["", "y"]])
     assert found["remark"].startswith("t.csv: read as Windows-1252")
+
+
+def test_the_limits_end_the_reading_of_a_file():
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for _ in range(41):
+        book.active.append([1, 2, 3, 4, 5, 6])
+    book.save(file)
+    for name, data, said in (
+        ("t.csv", b"a,b\n" + b"1,2\n" * 41, "t.csv: at most 40 rows are read, got more"),
+        ("t.csv", b"a,b,c,d,e,f,g\n1", "at most 6 columns are read"),
+        ("t.xlsx", file.getvalue(), "t.xlsx: at most 240 cells of an Excel file are read"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            table_tab.read_table({"name": name, "data": base64.b64encode(data).decode()}, LIMITS)
 
 
 def test_refusals_are_one_line(learners):
     for content, said in (
         (asked(csv=" "), "no table: paste one with a header"),
         (asked(csv="a,b\n1"), "row 2 has 1 cells, the header 2"),
-        (asked(csv="a,b\n" + "1,2\n" * 41), "at most 40 rows are allowed, got 41"),
-        (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns are allowed"),
+        (asked(csv="a,b\n" + "1,2\n" * 41), "at most 40 rows are read, got more"),
+        (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns are read, got more"),
         (asked(target="trees"), "no column 'trees' to predict"),
         (asked(kind="words"), "expected classes or numbers"),
         (asked(kind="numbers"), "'oak' in column 'tree' of row 2 .* is no number to predict"),

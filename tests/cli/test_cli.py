@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from importlib import import_module
 
@@ -87,6 +89,25 @@ def test_settings_methods_and_recipes_are_listed_with_their_scores(command, word
     said, _ = command("list", words)
     assert re.search(line, said)
     assert said.count("\n") < 100
+
+
+def test_a_list_is_kept_and_then_loads_no_jax(tmp_path):
+    program = "import sys; from arml.cli import main; main(['list', *sys.argv[1:]]); "
+    program += "print('jax' in sys.modules)"
+    environment = {**os.environ, "ARML_CACHE": str(tmp_path)}
+
+    def said(*words):
+        command = [sys.executable, "-c", program, *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.rpartition("\n")[0].rpartition("\n")[::2]
+
+    first, loaded = said()
+    assert loaded == "True"
+    assert said() == (first, "False")
+    assert re.search(r"starter/maml +69\.2% ", said("starter")[0])
+    kept = tmp_path / "list.json"
+    kept.write_text(kept.read_text()[:100])
+    assert said() == (first, "True")
 
 
 def test_lists_as_json(command):
@@ -246,8 +267,8 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ("adapt tables --support empty.csv --target class", "is empty: add a header"),
         ("adapt tables --support class.csv --target class", "one or more columns of inputs"),
         ("adapt --support same --save p", "all 2 pictures are identical"),
-        (f"{photos} --columns", "--columns is for tables with any columns: leave it out"),
-        (f"{points} points.csv --matter", "--matter is for pictures and tables with any columns"),
+        (f"{photos} --columns", "--columns is for tables: leave it out"),
+        (f"{points} points.csv --matter", "--matter is for pictures and tables: leave it out"),
         (f"{points} points.csv --report a.html", "--report is for pictures: leave it out"),
         (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
@@ -257,7 +278,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --out {read}", "is a file that the command reads"),
         ("predict few", "no queries after the predictor"),
         (f"predict starter {read}", "none of your classes, and no predictor: `arml ad"),
-        ("adapt photos --support few --query empty", "expected images"),
+        ("adapt photos --support few --query empty", "expected pictures"),
         ("report --out page.html", "expected one or more run folders"),
     ):
         said = refused(capsys, *command.split())

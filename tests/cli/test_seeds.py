@@ -1,5 +1,6 @@
 """`arml evaluate` and `arml report` of folders of seeds."""
 
+import csv
 import json
 import shutil
 from dataclasses import replace
@@ -50,7 +51,7 @@ def test_a_folder_of_seeds_has_a_mean_and_a_spread(place, evaluated, command):
     assert found["spread"] == pytest.approx(np.std(means, ddof=1))
     kept = [read_scores(place / "maml" / f"seed-{i}" / "scores.npz").mean for i in range(3)]
     assert means == pytest.approx(kept)
-    assert "SD over seeds" in command("evaluate", place / "maml", "--tasks 40")[0]
+    assert "± over trainings" in command("evaluate", place / "maml", "--tasks 40")[0]
 
 
 def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, evaluated, command):
@@ -72,6 +73,28 @@ def test_folders_of_seeds_are_compared_over_runs_and_tasks(place, tmp_path, eval
         assert f"{words} needs 5 training runs" in " ".join(said.split())
 
 
+def test_a_report_has_a_verdict_for_each_recipe(place, tmp_path, evaluated, command):
+    gap = evaluated(place / "anil", "--against", place / "maml")["against"]["difference"]
+    runs = ("report", place / "anil", place / "maml")
+    said = " ".join(
+        command(*runs, "--against regression2d/maml --out", tmp_path / "a.csv")[0].split()
+    )
+    assert "Verdict" in said
+    rows = {
+        row["method"]: row for row in csv.DictReader((tmp_path / "a.csv").read_text().splitlines())
+    }
+    assert float(rows["regression2d/anil"]["difference"]) == pytest.approx(gap["mean"])
+    assert rows["regression2d/anil"]["why"] == "too few trainings"
+    assert rows["regression2d/maml"]["mean"]
+    command(*runs, "--out", tmp_path / "a.tex")
+    assert r"\toprule" in (tmp_path / "a.tex").read_text()
+    for more, says in (
+        ("--against maml", "expected --against to be one of regression2d"),
+        (f"--out {tmp_path / 'a.pdf'}", "--out must end in .html, .csv, .tex or .md"),
+    ):
+        assert says in command(*runs, more, code=2)[1]
+
+
 def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(
     place, tmp_path, evaluated, command
 ):
@@ -82,7 +105,7 @@ def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(
     assert len(list(tmp_path.rglob("result.json"))) == 5
     page = tmp_path / "report.html"
     command("report", *sides, "--out", page)
-    assert all(f"{n} seeds" in page.read_text() for n in (3, 2))
+    assert all(f"<td>{n} (" in page.read_text() for n in (3, 2))
 
 
 def test_what_is_no_folder_of_seeds_of_one_experiment_is_refused_before_the_work(

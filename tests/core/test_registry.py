@@ -196,9 +196,10 @@ def test_an_installed_package_brings_a_method_by_an_entry_point(tmp_path, monkey
     assert found["theirs"].about == "A method of a test."
     assert found["theirs"].source == ("somebodys", "1.2")
     # One that cannot be loaded is named.
-    (about / "entry_points.txt").write_text("[arml.methods]\nbad = somebodys:Missing\n")
+    (about / "entry_points.txt").write_text(entries.replace("\n", "\nbad = somebodys:Missing\n", 1))
     with pytest.raises(ValueError, match="could not load 'bad' of somebodys: AttributeError"):
-        list(Registry("method", Method))
+        list(found := Registry("method", Method))
+    assert list(found) == ["theirs"]  # the others are found then
     monkeypatch.delitem(sys.modules, "somebodys")
     sources._distributions.cache_clear()
 
@@ -209,6 +210,9 @@ def test_a_plugin_that_fails_is_one_line(tmp_path):
     with pytest.raises(ValueError, match=r"could not load the plug-in .*broken.py: ModuleNotFound"):
         plugins.load_plugin(broken)
     assert "broken" not in sys.modules
+    broken.write_text("import sys\nsys.exit('no licence')\n")
+    with pytest.raises(ValueError, match=r"could not load the plug-in .*: SystemExit: no licence"):
+        plugins.load_plugin(broken)
     with pytest.raises(ValueError, match=r"expected a plug-in file at nowhere.py, found none"):
         plugins.announce("nowhere.py")
 

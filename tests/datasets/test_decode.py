@@ -179,3 +179,28 @@ def test_the_filters_are_what_they_were():
         digests[name] = hashlib.sha256(drawn).hexdigest()[:16]
     assert digests == {"blur": "f9185165787f757b", "pencil": "9da50106988b3fd6"}
     np.testing.assert_array_equal(given, pictures())  # they are not changed
+
+
+@pytest.mark.parametrize("crop", [False, True, 0.875, (0.5, 0.7)])
+def test_a_large_jpeg_is_unpacked_smaller_and_looks_the_same(crop, monkeypatch):
+    noise = np.random.default_rng(0).normal(128, 20, (15, 20, 3)).clip(0, 255).astype(np.uint8)
+    picture = Image.fromarray(cv2.resize(noise, (400, 300), interpolation=cv2.INTER_CUBIC))
+    unpacked = []
+
+    def spied(loaded):
+        unpacked.append(min(loaded.size))
+        return load(loaded)
+
+    def pixels(size, kind):
+        file = io.BytesIO()
+        picture.save(file, kind, quality=95)
+        return decode(file.getvalue(), size=size, where="a", crop=crop).astype(int)
+
+    load = ImageOps.exif_transpose
+    monkeypatch.setattr(ImageOps, "exif_transpose", spied)
+    for size in (20, 48, 90):
+        assert np.abs(pixels(size, "JPEG") - pixels(size, "PNG")).mean() < 5
+        # Nothing that was cut out is enlarged.
+        part = min(crop) if isinstance(crop, tuple) else crop or 1
+        assert size <= part * unpacked[-2] < 3.5 * size or unpacked[-2] == 300
+    assert min(unpacked) < 300

@@ -130,5 +130,7 @@ def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch, alone):
     assert [row["step"] for row in read_metrics(tmp_path / "run" / "log.jsonl")] == [5, 10]
     run = arml.Run(tmp_path / "run")
     assert (run.chosen, run.is_over) == ("the last step, 10 of 20", True)
-    arml.run(MADE, tmp_path / "run", stop=lambda: True)  # it goes on where no callback ends it
+    assert arml.run(MADE, tmp_path / "run") == 10
+    assert seen == [5, 10]
+    arml.run(MADE, tmp_path / "run", stop=lambda: True, extend=True)
     assert (arml.Run(tmp_path / "run").last, arml.Run(tmp_path / "run").is_over) == (15, False)

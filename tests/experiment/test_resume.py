@@ -143,7 +143,7 @@ def test_a_loss_that_is_not_finite_names_step_family_and_remedy(tmp_path, capsys
 
 def test_where_a_run_was_made_is_told_and_does_not_bind_it(copy, capsys):
     config = read_config(copy)
-    assert config["made"].keys() == {"commit", "versions", "device", "large_pages"}
+    assert config["made"].keys() == {"commit", "versions", "device", "malloc"}
     assert evaluate_run(str(copy), tasks=4).result["trained"] == config["made"]
     elsewhere = {**config["made"], "device": "elsewhere"}
     (copy / "config.json").write_text(json.dumps({**config, "made": elsewhere}))

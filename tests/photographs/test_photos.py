@@ -139,9 +139,26 @@ def test_all_kinds_of_pictures_have_the_same_vector(learner, tmp_path):
     # A picture's vector does not depend on the others of its batch.
     np.testing.assert_array_equal(learner.read([blob((0, 90, 0)), pixels])[1], found[0])
     np.testing.assert_array_equal(learner.read(found), found)
+    np.testing.assert_array_equal(learner.read(str(tmp_path / "a.png")), found[:1])
+    np.testing.assert_array_equal(learner.read(tmp_path), found[:1])
     grey = pixels[..., 0]
     a, b = learner.read([grey, np.repeat(grey[..., None], 3, axis=2)])
     np.testing.assert_array_equal(a, b)
+
+
+def test_a_folder_of_classes_is_learned_and_a_file_or_a_folder_predicted(learner, tmp_path):
+    for name, tone in (("red", (200, 0, 0)), ("green", (0, 200, 0))):
+        for i in range(2):
+            path = tmp_path / name / f"{i}.png"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(encoded(blob(tone)))
+    predictor = arml.adapt("photos", tmp_path)
+    assert predictor.predict(str(tmp_path / "red" / "0.png")) == ["red"]
+    assert predictor.predict(tmp_path / "green").tolist() == ["green"] * 2
+    (tmp_path / "green" / "1.png").write_bytes(b"no")
+    assert predictor.predict(tmp_path / "green", errors="skip").tolist() == ["green", None]
+    with pytest.raises(ValueError, match="expected labels y beside x"):
+        arml.adapt("photos", [blob((1, 2, 3))])
 
 
 def test_vectors_of_files_are_kept_by_content(learner, tmp_path, monkeypatch):
@@ -202,7 +219,7 @@ def test_saved_and_pickled_predictors_are_the_same(predictor, tmp_path):
         ([b"", blob((1, 2, 3)), b"no"], "2 pictures cannot be read: picture 1 .an empty file., pi"),
         (blob((1, 2, 3)), "put it in a list"),
         ([b"no picture"], "picture 1: expected an image"),
-        ("one.jpg", "put it in a list"),
+        ("one.jpg", "one.jpg: expected an image .*No such file"),
         (np.zeros((2, 5)), "or their vectors"),
         (np.full((1, 4, 4, 3), 7.0), "bytes, or floats from 0 to 1"),
         ([np.zeros((4, 4, 5), np.uint8)], "expected pixels"),

@@ -109,16 +109,21 @@ def test_the_parts_of_a_source_are_its_pictures_or_its_tables(
     _, files, _ = photos
     monkeypatch.setattr(batches, "PART", 4)
     names = [str(file) for file in files]
-    assert parts_of(str(files[0].parents[1]), SUFFIXES)[1] == [names[:4], names[4:8], names[8:]]
+    more = SUFFIXES, "pictures"
+    assert parts_of(str(files[0].parents[1]), *more)[1] == [
+        names[:4],
+        names[4:8],
+        names[8:],
+    ]
     (files[0].parent / "notes.md").write_text("no picture")
-    assert parts_of(f"file://{files[0].parent}", SUFFIXES)[1][2] == names[8:]
+    assert parts_of(f"file://{files[0].parent}", *more)[1][2] == names[8:]
     assert "left out 1 of 10 files (no pictures): /" in caplog.text
     (tmp_path / "list.txt").write_text("\n".join(["file:///nowhere/a.png", *names[:2], ""]))
-    assert parts_of(str(tmp_path / "list.txt"), SUFFIXES)[1] == [["/nowhere/a.png", *names[:2]]]
+    assert parts_of(str(tmp_path / "list.txt"), *more)[1] == [["/nowhere/a.png", *names[:2]]]
     table = tmp_path / "t" / "one.parquet"
     table.parent.mkdir()
     parquet.write_table(pa.table({"path": names}), table)
-    assert parts_of(str(table.parent), SUFFIXES)[1] == [[str(table)]]
+    assert parts_of(str(table.parent), *more)[1] == [[str(table)]]
 
 
 def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
@@ -128,7 +133,7 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     late = [None] * 4 + ["x"] * 5
     columns = {"file": [str(file) for file in files], "n": range(9), "late": late}
     parquet.write_table(pa.table(columns), table)
-    system, ((name,),) = parts_of(str(table), SUFFIXES)
+    system, ((name,),) = parts_of(str(table), SUFFIXES, "pictures")
     row = {"name": "part.parquet", "files": json.dumps([name])}
     writer = PartWriter(BatchPredictor(saved), system, tmp_path)
     assert writer(row) == {"answers": 9, "errors": 1}

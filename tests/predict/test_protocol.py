@@ -1,8 +1,11 @@
 """Every predictor keeps one contract, whatever its inputs are: those of the package's kinds, and of
 a kind that a plug-in brings."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy.io import wavfile
 
 import arml
 from arml.core.inputs import INPUTS
@@ -12,6 +15,7 @@ from arml.predict.contract import check_predictor
 from arml.predict.kinds import named_kind
 from tests.untrained import untrained
 
+OWN = Path(__file__).parents[2] / "docs" / "own_inputs.py"
 LABELS = ["low", "high"] * 6
 
 
@@ -36,19 +40,14 @@ CASES = {
     "functions": lambda: ("regression2d", (numbers(2) + 3) / 3, numbers(1)[:, 0].tolist()),
     "tables": lambda: ("tables", cells(), LABELS),
     "numbers of tables": lambda: ("tables-regression", cells(), numbers(1)[:, 0].tolist()),
+    "texts": lambda: ("texts", *named_kind("texts").examples()),
     "sounds": lambda: ("sounds", *named_kind("sounds").examples()),
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def sounds():
-    load_plugin("docs/own_inputs.py")
-    yield
-    del INPUTS.others["sounds"]
-
-
 @pytest.mark.parametrize("kind", CASES)
-def test_every_predictor_keeps_the_contract(kind):
+def test_every_predictor_keeps_the_contract(kind, alone):
+    load_plugin(OWN)
     learner, x, y = CASES[kind]()
     findings = list(check_predictor(kind, arml.load(learner), x, y))
     assert len(findings) == 5
@@ -59,3 +58,35 @@ def test_the_kinds_say_what_their_predictors_can():
     for kind in INPUTS.values():
         assert kind.can <= CAPABILITIES.keys()
     assert {kind.name for kind in INPUTS.values() if "add" in kind.can} == {*INPUTS}
+
+
+def test_sounds_of_a_plug_in_go_everywhere(tmp_path, monkeypatch, alone, command):
+    load_plugin(OWN)
+    waves, labels = named_kind("sounds").examples()
+    for i, (wave, label) in enumerate(zip(waves, labels, strict=True)):
+        file = tmp_path / ("claps" if i < 8 else "new") / label / f"{i}.wav"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        wavfile.write(file, 16_000, (8_000 * wave).astype(np.int16))
+    (tmp_path / "new" / "bad.wav").write_text("no sound")
+    alone()
+    monkeypatch.chdir(tmp_path)
+    own, page = ("--plugin", OWN), tmp_path / "page.html"
+    answers, said = command(
+        "adapt sounds --support claps --query new --save kept --report", page, *own
+    )
+    assert [line.split(",")[1] for line in answers.splitlines()[1:]] == ["", "high", "low"]
+    assert "1 of 3 sounds cannot be read" in said
+    assert "accuracy 100%" in said
+    assert "Answers about sounds" in page.read_text()
+    assert command("predict kept new", *own)[0] == answers
+    assert "100%" in command("evaluate kept --query claps", *own)[0]
+    alone()
+    with pytest.raises(ValueError, match=r"its inputs are sounds of own_inputs\.py: give --plugin"):
+        arml.load_predictor("kept")
+    load_plugin(OWN)
+    files = sorted(map(str, tmp_path.glob("claps/*/*.wav")))
+    model = arml.FewShotClassifier("sounds").fit(files, [Path(f).parent.name for f in files])
+    assert model.predict(["new/low/8.wav"]) == ["low"]
+    assert arml.load_predictor("kept").add(waves[:2], ["hum", "hum"]).classes.tolist() == [
+        *("high", "hum", "low")
+    ]

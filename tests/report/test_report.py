@@ -140,8 +140,8 @@ def test_markdown_is_a_table_with_the_floor_last() -> None:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     head, rule, row, floor = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert len({len(head), len(rule), len(row), len(floor)}) == 1
-    assert head[1:3] == ["MSE", "SD over seeds"]
-    assert row[1:3] == ["1.500 ± 0.100", "0.707 (2 seeds)"]
+    assert head[1:4] == ["MSE ± over trainings", "± over tasks", "Trainings (SD)"]
+    assert row[1:4] == ["1.500 ± 6.353", "± 0.100", "2 (0.707)"]  # t with one degree: 12.706
     assert floor[:2] == ["Bayes-optimal predictor", "0.127"]
 
 
@@ -150,7 +150,7 @@ def test_the_terminal_shows_each_family() -> None:
     (rows,) = comparable(make_rows([result(), result("folders/[red]x")]))
     screen.print(tables.terminal(tables.table_of(rows)))
     text = cast(StringIO, screen.file).getvalue()
-    for part in ("maml", "[red]x", "1.000 ± 0.100", *FAMILIES, "0.127", "1 seed"):
+    for part in ("maml", "[red]x", "1.000 ± 0.100", *FAMILIES, "0.127", "over tasks"):
         assert part in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -284,8 +284,8 @@ def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
         _, text = page_of((tmp_path / "report.html").read_text(encoding="utf-8"))
         assert said in text
         assert (
-            "Lowest error (MSE): 1.000 ± 0.100 by regression2d/arml, then 2.000 ± 0.100 by "
-            "regression2d/maml; the best possible is about 0.127." in text
+            "Lowest error (MSE): 1.000 by regression2d/arml, then 2.000 by regression2d/maml; the "
+            "best possible is about 0.127." in text
         )
         assert "1,000 steps" in text
     for reach in (True, False):

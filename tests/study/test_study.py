@@ -13,6 +13,7 @@ import pytest
 import arml
 from arml.experiment.contract import same
 from arml.experiment.options import fingerprint, from_json, to_json
+from arml.results import comparisons
 from arml.results.scores import Scores, pairing
 from arml.tasks.functions import FLOORS
 from study import claims
@@ -114,9 +115,9 @@ def test_verdicts():
     low, high = row("b", near), row("w", far)
     assert judged(low, high) == ("holds", "")
     assert judged(row("b", far), row("w", near)) == ("does not hold", "")
-    assert judged(low, row("w", near[::-1])) == ("cannot tell", claims.CHANCE)
-    assert judged(row("b", near[:3]), high) == ("cannot tell", claims.INDICATION)
-    assert judged(low, row("w", far, failures=1)) == ("cannot tell", claims.FAILED)
+    assert judged(low, row("w", near[::-1])) == ("cannot tell", comparisons.CHANCE)
+    assert judged(row("b", near[:3]), high) == ("cannot tell", comparisons.FEW)
+    assert judged(low, row("w", far, failures=1)) == ("cannot tell", comparisons.FAILED)
     # More is no better: tested against the smallest gain that matters.
     assert judged(low, high, equal=True) == ("holds", "")
     assert judged(row("b", far), row("w", near), equal=True) == ("does not hold", "")

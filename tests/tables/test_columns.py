@@ -203,13 +203,26 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=3 * i) for i in rang
         ("day", DAYS, "rises or falls", False),
         ("time", ["" if i == 3 else i * i for i in range(N)], "rises or falls", False),
         ("id", [i / 2 for i in range(N)], "rises or falls", False),
-        ("n", [float(i) for i in range(N)], "counts the rows", False),
-        ("n", [str(i + 1) for i in range(N)], "counts the rows", False),
+        ("n", [float(i) for i in range(N)], "counts the rows", True),
+        ("n", [str(i + 1) for i in range(N)], "counts the rows", True),
         ("Unnamed: 0", [7 * i for i in range(N)], "by its name", True),
         ("customer id", [7 * i for i in range(N)], "by its name", True),
-        ("children_no", [7 * i % 20 for i in range(N)], None, True),
-        ("casino", [7 * i % 20 for i in range(N)], None, True),
+        ("children_no", [9 * i % 20 for i in range(N)], None, True),
+        ("casino", [9 * i % 20 for i in range(N)], None, True),
         ("id", [i % 4 for i in range(N)], None, True),
+        ("plate", [f"P{i // 2:02}" for i in range(N)], "rises or falls", False),
+        ("day", [i // 2 for i in range(N)], "rises or falls", False),
+        ("n", [*range(5, 13), 14, 13, *range(16, 26)], "rises or falls", False),
+        ("size", [*RNG.normal(size=10), *RNG.normal(9, 1, 10)], None, True),
+        ("age", [*range(10, 20), *range(10, 20)], None, True),
+        *(
+            (name, [7 * i for i in range(N)], "by its name", True)
+            for name in ("PatientID", "PassengerId", "Nr.", "number", "Sample", "No.", "Nummer")
+        ),
+        *(
+            (name, [7 * i for i in range(N)], "by its name", True)
+            for name in ("Lfd. Nr.", "S.No", "ID Number", "#", "patient_id")
+        ),
     ],
 )
 def test_row_numbers_are_left_out(name, cells, reason, always):
@@ -269,6 +282,7 @@ UNITS = ["{}%", "{} percent", "{}‰", "€{}", "USD {}", "{} EUR", "US${}", "{}
         ("8am|9 am", [8, 9]),
         ("1:30:00|-25:00:00|1 day 03:00:00|2 days, 4:00:00", [1.5, -25, 27, 52]),
         ("3:36.0|7:12.0", [0.06, 0.12]),
+        ("14h30|9 h 06|0h00", [14.5, 9.1, 0]),
         ("1h 30m|45 min|PT1H30M|P1DT2H|2 wks|36 hours", [1.5, 0.75, 1.5, 26, 336, 36]),
         ("2024/1/5|2024-1-6|2024.01.05|2024.1.6", [19727, 19728, 19727, 19728]),
         ("2024-01|02/2024|Jan 2024|February 2024", [19723, 19754, 19723, 19754]),
@@ -276,6 +290,10 @@ UNITS = ["{}%", "{} percent", "{}‰", "€{}", "USD {}", "{} EUR", "US${}", "{}
         ("1/13/2024 6:00 PM|1/14/2024 12:00 AM", [19735.75, 19736]),
         ("Fri Jan  5 18:00:00 2024|Sat Jan 13 06:00:00 2024", [19727.75, 19735.25]),
         ("5/31/24|4/1/24", [19874, 19814]),
+        ("31.5.65|1.4.04", [-1676, 12509]),
+        ("5. März 2024|1 de mayo de 2024|3 août 2024", [19787, 19844, 19938]),
+        ("14. Okt. 2024|2 mag 2024|1-dez-2024", [20010, 19845, 20058]),
+        ("Q1 2020|2020Q2|2020-Q4|q3/2020", [18262, 18353, 18536, 18444]),
         ("31/05/2024|01.04.2024", [19874, 19814]),
         ("2024-05-31T02:00+02:00|2024-04-01", [19874, 19814]),
     ],
@@ -301,6 +319,9 @@ def test_ways_to_write_numbers_times_and_dates(cells, values):
         ("> 5|6+", "has bounds, such as '> 5'"),
         ("3-5|6–8", "has ranges or ratios, such as '3-5'"),
         ("3 to 5|5±1", "has ranges or ratios, such as '3 to 5'"),
+        ("5 ft 11 in|6'2\"", "has amounts in several units, such as '5 ft 11 in'"),
+        ("52.5,13.4|48.1, 11.6", "has pairs of numbers, such as '52.5,13.4'"),
+        ("0x1F|0x2a", "has hexadecimal numbers, such as '0x1F'"),
         ("1:3|2:75", "has ranges or ratios, such as '1:3'"),
         ("007|012", "has codes with a leading zero, such as '007'"),
         ("02139|unknown|10115|20095", "has codes with a leading zero, such as '02139'"),
@@ -350,6 +371,27 @@ def test_texts_among_numbers_or_dates_are_named_at_every_size(n):
     about, _, hints = parsed(["2", "3", "4", "5more"] * n)
     assert about == "category of 4 values: 2, 3, 4, 5more"
     assert "column 'c' is a category: it has" in hints[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "value"), [("x||x||", "x"), ("1||1|1|", "1"), ("5 kg||", "5 kg")]
+)
+def test_an_empty_cell_beside_one_value_is_the_other_value(cells, value):
+    cells = [
+        cell or gap for cell, gap in zip(cells.split("|"), ["", None, "", None, ""], strict=False)
+    ]
+    about, values, hints = parsed(cells)
+    assert about == f"category of 2 values: empty, {value}"
+    np.testing.assert_array_equal(values, [cell == value for cell in cells])
+    assert hints == (f"column 'c': an empty cell counts as another value than {value!r}",)
+
+
+def test_times_with_two_meanings_are_refused():
+    with pytest.raises(ValueError, match="'59:59' in column 'c' may be hours and minutes, or min"):
+        parsed(["59:59", "1:02:30"])
+    for cells in (["9:30", "14:30:10"], ["59:59", "38:30"], ["1:02:30", "0:59:59"]):
+        assert parsed(cells)[0].startswith("time")
+    assert parsed(["1.2.65", "2.3.65"], dates="dmy")[0] == "date (dmy), '1.2.65' is 1965-02-01"
 
 
 def test_values_that_may_be_mistakes_and_forms_of_one_text():

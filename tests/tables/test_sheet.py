@@ -1,8 +1,13 @@
 """Tables in files."""
 
+import gzip
+
 import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from arml.tables.kinds import Declared
 from arml.tables.sheet import read_sheet, sheet_of
 
 
@@ -78,3 +83,87 @@ def test_an_excel_file(tmp_path):
     book.save(path)
     answers, known, unknown = read_sheet(path).answered("kind", numbers=False)
     assert (answers, known.cells, unknown.lines) == (["a", "b"], {"size": [1.5, 2]}, [5])
+
+
+def test_a_spreadsheet_is_read_as_it_looks(tmp_path):
+    """Merged cells have one value, a hidden sheet is not read, and no formula is an empty cell."""
+    path, book = tmp_path / "t.xlsx", openpyxl.Workbook()
+    for row in (["Trees of 2024"], ["kind", "size"], ["oak", 1], [None, 2], ["elm", 3], [None, 4]):
+        book.active.append(row)
+    for cells in ("A1:B1", "A3:A4", "A5:A6"):
+        book.active.merge_cells(cells)
+    hidden = book.create_sheet("notes", 0)
+    hidden.append(["a"])
+    hidden.append([1])
+    hidden.sheet_state = "hidden"
+    book.save(path)
+    sheet = read_sheet(path)
+    assert sheet.cells == {"kind": ["oak", "oak", "elm", "elm"], "size": [1, 2, 3, 4]}
+    assert sheet.lines == [3, 4, 5, 6]
+    said = "read the sheet 'Sheet', and not notes: choose with --sheet"
+    assert all(line in sheet.remark for line in (said, "merged cells", "'Trees of 2024'"))
+    assert read_sheet(path, "notes").cells == {"a": [1]}
+    with pytest.raises(ValueError, match="no sheet 'x': choose one of notes, Sheet with --sheet"):
+        read_sheet(path, "x")
+    book["Sheet"]["B4"] = "=B3*2"
+    book.save(path)
+    with pytest.raises(ValueError, match="the formula in B4 of sheet 'Sheet' was never calculated"):
+        read_sheet(path)
+
+
+def test_files_of_other_programs(tmp_path):
+    want = {"size": [1.5, 2.0], "kind": ["a", None]}
+    table = pa.table({"size": [1.5, 2.0], "kind": pa.array(["a", None]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    (tmp_path / "t.jsonl").write_text('{"size": 1.5, "kind": "a"}\n{"size": 2.0}\n')
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"size,kind\n1.5,a\n2.0,\n"))
+    for name in ("t.parquet", "t.jsonl"):
+        found = read_sheet(tmp_path / name)
+        assert {k: [*cells] for k, cells in found.cells.items()} == want
+        assert found.lines == [1, 2]
+    kept = read_sheet(tmp_path / "t.parquet").rows([0]).cells["kind"]
+    assert isinstance(kept, Declared)
+    assert read_sheet(tmp_path / "t.csv.gz").cells == {"size": ["1.5", "2.0"], "kind": ["a", ""]}
+    for name in ("u.parquet", "u.jsonl", "u.csv.gz", "u.xlsx", "u.ods"):
+        (tmp_path / name).write_bytes(b"nothing")
+        with pytest.raises(ValueError, match=f"{name}: cannot be read as"):
+            read_sheet(tmp_path / name)
+    with pytest.raises(ValueError, match="has no sheets: leave --sheet out"):
+        read_sheet(tmp_path / "t.csv.gz", "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "said"),
+    [
+        ("Trees, 2024\n\nkind;size;age\na;1,5;2\nb;2;3\n", [4, 5], ["a title above the header"]),
+        (
+            "kind,size,age\n,cm,years\na,1,2\nb,2,3\n",
+            [3, 4],
+            ["row 2, which seems to be the units"],
+        ),
+        ("kind,size,age\n-,[kg/m²],%\na,1,2\nb,2,3\n", [3, 4], ["the units: -, [kg/m²], %"]),
+        (
+            "kind,size,age\na,1,2\nb,2,3\na,2,5\nMean,1.5,2.5\nSD,1,1\n* read twice\n",
+            [2, 3, 4],
+            ["row 7, which seems to be a note", "made of other rows: 'SD'", "'Mean'"],
+        ),
+        # These are data.
+        ("kind,size\na,low\na,5\nb,6\n", [2, 3, 4], []),
+        ("kind,size\na b,\nb,5\nc,6\nMean,\n", [2, 3, 4, 5], []),
+        ("part,size,age\nsum,1,2\nmean,2,3\nsum,2,5\n", [2, 3, 4], []),
+        ("a\nx y\nx z\nx u\n", [2, 3, 4], []),
+    ],
+)
+def test_rows_that_are_no_data_are_named(text, lines, said):
+    sheet = sheet_of(text, "t")
+    assert sheet.lines == lines
+    assert sheet.remark.count("left out") == sheet.remark.count("seems to be")
+    assert all(one in sheet.remark for one in said)
+    assert bool(said) == bool(sheet.remark)
+
+
+def test_points_with_two_readings_are_refused():
+    with pytest.raises(ValueError, match=r"point of '1\.250' in column 'a' may .* semicolons"):
+        cells("a;b\n850;x\n1.250;y\n")
+    for text in ("a;b\n850;x\n1.25;y\n", "a;b\n850;0.5\n1.250;2\n", "a,b\n850,x\n1.250,y\n"):
+        assert cells(text)

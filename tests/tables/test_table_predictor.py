@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import stdtrit
+from sklearn.ensemble import BaggingClassifier
 
 import arml
 from arml.predict.reliability import MEAN
@@ -343,3 +344,71 @@ def test_numbers_keep_their_digits_and_have_no_onnx_file(command):
     np.testing.assert_allclose(found, 10_000_000 + 3 * x, atol=30)
     assert len(set(found)) == len(x)
     assert "predicts rows of tables" in command("export saved --onnx line.onnx", code=2)[1]
+
+
+# Rows that are not independent, and labels that are no classes.
+
+
+def test_rows_without_a_group_are_refused_or_filled(command):
+    x = {"a": RNG.normal(size=8), "person": ["p", None, "", "q", np.nan, "r", None, None]}
+    y = ["u", "v"] * 4
+    learner = arml.load("tables")
+    with pytest.raises(ValueError, match=r"no group in column 'person' of row 2, 3, 5, 7, 8: fill"):
+        learner.adapt(x, y, groups="person")
+    with pytest.raises(ValueError, match="expected a group for every input, got none for number 2"):
+        learner.adapt(x, y, groups=x["person"])
+    found = learner.adapt(x, y, groups="person", fill_down=True)
+    assert found.groups.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    write("t.csv", {**x, "kind": y})
+    words = "adapt tables --support t.csv --target kind --group person"
+    assert "of row 3, 4, 6, 8, 9: fill" in command(words, code=2)[1]
+    assert "in 3 groups" in command(f"{words} --fill-down")[1]
+
+
+def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):
+    """The rule turns round: the folds see both halves, the last fifth is never right."""
+    rng, n = np.random.default_rng(0), 60
+    x, late = rng.normal(size=n), np.arange(n) >= 48
+    y = np.where((x > 0) ^ late, "up", "down")
+    days = pd.date_range("2024-01-01", periods=n).astype(str)
+    write("t.csv", {"x": x, "day": days, "step": np.arange(n) + 0.5, "kind": y})
+    words = "adapt tables --support t.csv --target kind --without"
+    _, said = command(f"{words} step --save kept")
+    note = "the last 12 rows by 'day', predicted from those before: accuracy "
+    assert float(said.split(note)[1].split("%")[0]) < 20
+    assert arml.load_predictor("kept").reliability().notes[0] in said
+    assert note.replace("day", "step") in command(f"{words} day --order step")[1]
+    assert "no column 'kind' to order by" in command(f"{words} day --order kind", code=2)[1]
+    assert "predicted from those before" not in command(f"{words} day")[1]
+    found = arml.load("tables-regression").adapt({"x": x, "day": days}, x + 5 * late)
+    assert "error" in found.reliability().notes[0]
+
+
+def test_targets_with_a_unit_and_labels_that_are_numbers():
+    x, hours = RNG.normal(size=(9, 2)), np.arange(9)
+    learner = arml.load("tables-regression")
+    for unit in ("s", "ms", "ns"):
+        y = (hours * 3600).astype("m8[s]").astype(f"m8[{unit}]")
+        for same in (y, pd.Series(y), [*pd.Series(y)]):
+            assert learner.adapt(x, same).y.tolist() == (hours * 3600).tolist()
+    with pytest.raises(ValueError, match="expected numbers as targets, got dates"):
+        learner.adapt(x, np.arange(9).astype("M8[s]"))
+    with pytest.raises(
+        ValueError, match="expected classes, got 9 different numbers in 9 rows: pred"
+    ):
+        arml.load("tables").adapt(x, hours / 8)
+    assert len(arml.load("tables").adapt(x, hours % 3 / 2).classes) == 3
+
+
+def test_a_bag_of_estimators_and_codes_as_categories(command):
+    x, y = boxes(40)
+    bag = BaggingClassifier(arml.FewShotClassifier("tables"), n_estimators=2).fit(x, y)
+    assert bag.predict(x).shape == (40,)
+    counts = np.arange(40) % 3
+    found = arml.load("tables").adapt(x, y, counts)
+    np.testing.assert_array_equal(found.values, np.repeat(x, counts, axis=0))
+    with pytest.raises(ValueError, match="takes whole sample weights"):
+        arml.load("tables").adapt(x, y, counts / 2)
+    write("t.csv", {"code": [1, 2, 3, 1] * 4, "x": RNG.normal(size=16), "kind": ["a", "b"] * 8})
+    words = "adapt tables --support t.csv --target kind --no-reliability --columns --category code"
+    assert "code: category of 3 values: 1, 2, 3" in command(words)[1]

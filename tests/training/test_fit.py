@@ -121,6 +121,7 @@ def test_a_method_is_trained_by_name_as_its_recipe_says(tmp_path):
     """Not by a constant Adam: the outer optimiser and the batch are those of the recipe."""
     tasks = arml.Problem("classification", (4,), 2, shots=2, queries=2)
     learner = arml.build("arml", tasks)
+    assert isinstance(learner, arml.ARML)
     assert learner.origin.experiment.outer == arml.recipe("features/arml").outer
     assert learner.origin.experiment.batch == arml.recipe("features/arml").batch
     name, less = "first-order-maml", {"steps": 3, "validation_tasks": 8, "interval": 3, "seed": 3}

@@ -31,7 +31,7 @@ Differences
 - The text does not give the number of soft clusters; there are two, as in its figure and the code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
@@ -229,9 +229,10 @@ class ARML(Conditioned):
     """Encode the task, Eq. (2) to (9); tailor the shared initialisation to its code, Eq. (10), or
     by the modulation of an ablation; descend, Eq. (1). The outer loss is Eq. (11).
 
-        isinstance(arml.build("arml-paper", tasks), arml.ARML)
+        isinstance(arml.build("arml", tasks), arml.ARML)
 
-    The presets `arml-paper`, `arml-official` and `arml-film` are of this class.
+    The presets `arml-paper`, `arml-official` and `arml-film` are of this class; the others extend
+    it: see `arml.algorithms.arml_extensions`.
     """
 
     def reading(self) -> Callable[[Examples], Trace]:
@@ -513,6 +514,21 @@ def _film(problem: Problem) -> ARMLOptions:
     return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
 
+ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
+    # A mean, or the samples, need no values of their own: F of Eq. (3) goes with the clusters.
+    "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
+    "II": ("no prototype", {"structure": "samples", "own_values": False}),
+    "III": ("no prototype links", {"links": "none"}),
+    # The relations of prototypes act through the graph, so they go with it.
+    "IV": ("no meta-knowledge graph", {"vertices": 0}),
+    "V": ("no reconstruction loss", {"mu_1": 0.0, "mu_2": 0.0}),
+    "VI": ("encoder and decoder as MLP", {"summary": "mlp"}),
+    "VII": ("one gate a filter", {"granularity": "filter"}),
+    "VIII": ("tanh", {"gate": "tanh"}),
+    "IX": ("FiLM", {"gate": "film"}),
+}
+"""The nine rows of the paper's ablation study, each a change of the options."""
+
 PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",
@@ -528,6 +544,7 @@ PAPER = Method(
     },
     inside="graph",
     tune=("inner_rate", "mu_1", "mu_2"),
+    variants=ABLATIONS,
 )
 METHODS = (
     PAPER,
@@ -537,6 +554,7 @@ METHODS = (
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
         preset=official,
+        variants={},
         # Each row of the adjacency is normalised by itself, and one layer reads neighbours only.
         dead=(".encode.graph.connect",),
     ),
@@ -546,6 +564,7 @@ METHODS = (
         title="ARML, FiLM",
         about="ARML with FiLM gates, its options chosen on 2-D regression.",
         preset=_film,
+        variants={},
         settings={
             "regression": {
                 "network": {"init": "he"},

@@ -41,6 +41,7 @@ from jaxtyping import Array, DTypeLike, Float, Int, PRNGKeyArray, PyTree
 from msgspec import Meta
 
 from arml.algorithms.arml import (
+    ARML,
     PAPER,
     MetaKnowledgeGraph,
     Prototypes,
@@ -55,7 +56,6 @@ from arml.algorithms.arml import (
     unlinked,
 )
 from arml.algorithms.conditioned import (
-    Conditioned,
     Embedder,
     Encoder,
     Head,
@@ -246,7 +246,7 @@ class CodeThenReading(eqx.Module):
 # The learner.
 
 
-class ExtendedARML(Conditioned):
+class ExtendedARML(ARML):
     """ARML whose head is made from the task's examples, or whose vertices own modulations.
     `choose` may weigh the vertices anew by how well their networks explain the support set."""
 
@@ -284,7 +284,7 @@ class ExtendedARML(Conditioned):
             return super().embedding()
         return lambda support_x: self.net.body.given(support_x)
 
-    def reading(self) -> Callable[[Examples], VertexTrace]:
+    def reading(self) -> Callable[[Examples], VertexTrace]:  # type: ignore[override]
         encode: PyTree = self.encode
 
         def read(support: Examples) -> VertexTrace:
@@ -524,6 +524,7 @@ _ARML = replace(
     about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
     paper=f"ours, after {PAPER.paper}",
     preset=extended,
+    variants={},
     settings={
         "regression": {
             **HE,

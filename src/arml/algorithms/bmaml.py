@@ -41,7 +41,6 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
@@ -213,6 +212,8 @@ class BMAML(Learner):
         y = jnp.concatenate([task.support.y, task.query.y])
         leader = jax.lax.stop_gradient(self.move(follower, on_both, y, AHEAD))
         away = jax.tree.map(jnp.subtract, follower.weights, leader.weights)
+        import optax  # here, because it is slow to load
+
         chaser: Array = optax.tree.norm(away, squared=True)
         return chaser
 
@@ -224,6 +225,7 @@ def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[A
 
 def redrawn(weights: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """Arrays drawn from normals of the same root mean squares; biases, which are vectors, stay."""
+    import optax  # here, because it is slow to load
 
     def scaled(old: Array, normal: Array) -> Array:
         return old if old.ndim < 2 else jnp.sqrt(jnp.mean(jnp.square(old))) * normal

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from arml.algorithms.imaml import ImplicitDescent
 from arml.algorithms.maml_plus_plus import StepRates, importance
-from arml.algorithms.method import Method
+from arml.algorithms.method import Changes, Method
 from arml.core.checks import NonNegative, Steps
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent, InnerOptions, adaptable, steps_of, usual_rate
@@ -98,6 +98,14 @@ class MAMLOptions(InnerOptions):
         return MAML(net=net, inner=how, problem=problem, until=self.multi_step)
 
 
+# At Adam's full step the learned inner rates double in one step, and the loss is soon not finite.
+# Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
+_BOUNDED: dict[str, Changes] = {
+    "regression": {
+        "algorithm": {"inner_clip": 1_000.0},
+        "outer": {"rates_factor": 0.01, "clip": 10.0},
+    }
+}
 MAML_METHOD = Method(
     name="maml",
     options_class=MAMLOptions,
@@ -124,13 +132,30 @@ METHODS = (
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        # At Adam's full step the learned inner rates double in one step, and the loss is soon not
-        # finite. Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
-        settings={
-            "regression": {
-                "algorithm": {"inner_clip": 1_000.0},
-                "outer": {"rates_factor": 0.01, "clip": 10.0},
-            }
-        },
+        settings=_BOUNDED,
+    ),
+    replace(
+        MAML_METHOD,
+        name="imaml",
+        title="iMAML",
+        about="iMAML: MAML with an implicit outer gradient.",
+        paper="Rajeswaran, Finn, Kakade and Levine, NeurIPS 2019",
+        # The authors' lambda for Omniglot.
+        preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), implicit=2.0),
+    ),
+    replace(
+        MAML_METHOD,
+        name="maml++",
+        title="MAML++",
+        about="MAML++: MAML with a learned rate for each array and step, and early losses.",
+        paper="Antoniou, Edwards and Storkey, ICLR 2019",
+        # All steps' losses count for the authors' 15 of 100 epochs of 500 steps.
+        preset=lambda problem: MAMLOptions(
+            inner_rate=usual_rate(problem), step_rates=True, multi_step=7_500
+        ),
+        settings=_BOUNDED
+        | {
+            trait: {"algorithm": {"multi_step": 750}} for trait in ("small images", "vectors")
+        },  # of 5,000 steps
     ),
 )

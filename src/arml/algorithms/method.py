@@ -5,7 +5,7 @@ Each module of this folder lists its entries in `METHODS`; no other place lists 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from arml.core.checks import Options
@@ -52,6 +52,8 @@ class Method(Entry):
     each, because a task's steps change the head: see `arml.experiment.recipes.widened`."""
     dead: tuple[str, ...] = ()
     """Prefixes of the paths of meta-parameters that no gradient reaches at the first step."""
+    variants: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Recipes of their own, `NAME-VARIANT`: what each is, and the options that differ."""
     exceptions: Mapping[str, str] = field(default_factory=dict)
     """Contract tests that the method does not pass, by name (`test_...`), each with the reason."""
 
@@ -73,6 +75,26 @@ class Method(Entry):
         suited = bool({problem.inputs, problem.form.like} & {*self.inputs})
         there = not place or not self.places or place in self.places
         return there and problem.kind in self.kinds and suited
+
+    def variant(self, name: str) -> "Method":
+        """The method with the options of a variant. **Raises** `KeyError` for an unknown one."""
+        about, changes = self.variants[name]
+        settings = {  # the variant's own options come last
+            trait: {
+                part: {k: v for k, v in some.items() if part != "algorithm" or k not in changes}
+                for part, some in parts.items()
+            }
+            for trait, parts in self.settings.items()
+        }
+        return replace(
+            self,
+            name=f"{self.name}-{name}",
+            title=f"{self.title}, {name}",
+            about=f"{self.title}, row {name} of its ablations: {about}.",
+            preset=lambda problem: replace(self.options(problem), **changes),
+            settings=settings,
+            variants={},
+        )
 
     def options(self, problem: Problem) -> Options:
         """Its options for a problem."""

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
@@ -44,6 +43,8 @@ LOG_SD = -4.0
 
 def draw(mean: PyTree, log_sd: PyTree, *, key: PRNGKeyArray) -> PyTree:
     """A sample of N(mean, exp(log_sd)^2), array by array."""
+    import optax  # here, because it is slow to load
+
     noise = optax.tree.random_like(key, mean)
     return jax.tree.map(lambda m, s, e: m + jnp.exp(s) * e, mean, log_sd, noise)
 

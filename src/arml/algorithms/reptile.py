@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.algorithms.method import Method
@@ -126,6 +125,8 @@ class Reptile(Learner):
             for state in ((self.net, self.moment), self.descend(merged, key))
         )
         away = jax.tree.map(jnp.subtract, start, jax.lax.stop_gradient(end))
+        import optax  # here, because it is slow to load
+
         squared: Array = optax.tree.norm(away, squared=True)
         return squared / 2
 

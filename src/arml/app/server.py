@@ -99,7 +99,7 @@ async def _content(request: Request, limits: Limits) -> object:
         if len(body) > limits.megabytes * 2**20:
             raise ValueError(f"more than {limits.megabytes} MiB: choose fewer or smaller files")
     try:
-        return json.loads(body)
+        return await run_in_threadpool(json.loads, body)  # beside the loop, as it may be large
     except (ValueError, RecursionError):
         raise ValueError("this is no JSON: use the page") from None
 
@@ -143,7 +143,7 @@ def _routes(served: Served) -> list[Route]:
         }
     if learners:
         answers |= {
-            "/read-table": table_tab.read_table,
+            "/read-table": lambda c: table_tab.read_table(c, limits),
             "/columns": lambda c: table_tab.columns(c, limits),
             "/table": lambda c: table_tab.predicted(learners, c, limits),
             "/matter": lambda c: table_tab.checked(learners, c, limits),

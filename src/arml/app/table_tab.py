@@ -18,7 +18,7 @@ from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER
 from arml.tables.predictor import TablePredictor, learned_table
-from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
+from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
 Kind = Literal["classes", "numbers"]
 LEVEL = 0.9
@@ -38,14 +38,14 @@ class SentTable(msgspec.Struct):
     """In base64."""
 
 
-def read_table(content: object) -> Json:
+def read_table(content: object, limits: Limits) -> Json:
     """A file that was dropped, by its `name` and its `data`: `header` and `rows`, both as `csv`,
     and a `remark` on how its letters were read, if that is a guess.
 
     **Raises** `ValueError` in one line for a file that is no table.
     """
     sent = _read(content)
-    sheet = sheet_of_file(sent.data, sent.name[:80])
+    sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
     rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
     header = [*sheet.cells]
     return {"csv": _csv(header, rows), "header": header, "rows": rows, "remark": sheet.remark}
@@ -146,14 +146,11 @@ def _read(content: object) -> SentTable:
 def _pasted(sent: SentTable, limits: Limits) -> Sheet:
     if not sent.csv.strip():
         raise ValueError("no table: paste one with a header, or drop a file")
-    sheet = sheet_of(sent.csv, "the table")
-    for name, n, most in (
-        ("rows", len(sheet.lines), limits.rows),
-        ("columns", len(sheet.cells), limits.columns),
-    ):
-        if n > most:
-            raise ValueError(f"at most {most} {name} are allowed, got {n}: use arml adapt")
-    return sheet
+    return sheet_of(sent.csv, "the table", _most(limits))
+
+
+def _most(limits: Limits) -> Most:
+    return Most(limits.rows, limits.columns, book=limits.rows * limits.columns)
 
 
 def _learned(

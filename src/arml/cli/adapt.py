@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LABELLED = 3
 """Least certain pictures that are named."""
+_TABLES = ("without", "keep", "dates", "fill_down", "category", "order")
+"""Options of tables with any columns."""
 NONE = "none of these"
 """The label of queries that may belong to none of the classes."""
 
@@ -50,6 +52,8 @@ class AnswerOptions:
     """Copy the pictures into this new folder, in a folder for each label."""
     above: float = 0.5
     """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
+    sheet: str | None = None
+    """The sheet of a spreadsheet, if it is not the first that is visible."""
     columns: bool = False
     """Print how each column of a table is read."""
     matter: bool = False
@@ -84,9 +88,17 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
     """Columns that are used although they number the rows, or their texts differ in most rows."""
+    text: str | None = None
+    """Column of a table that holds the texts of the learner texts; the longest if none is named."""
     group: str | None = None
     """Column whose equal values mark rows that belong together, such as the rows of one person. For
     pictures a regular expression: those of a class in whose paths it finds the same text."""
+    fill_down: bool = False
+    """A row whose cell in the column of --group is empty belongs to the group of the row above."""
+    category: tuple[str, ...] = ()
+    """Columns whose numbers are codes of categories."""
+    order: str | None = None
+    """Column of times: the check also predicts the last fifth of the rows from those before."""
     dates: Literal["dmy", "mdy", "ymd"] | None = None
     """Order of day, month and year in dates such as 03/04/2020."""
     save: Path | None = None
@@ -216,7 +228,7 @@ def _asked(options: AnswerOptions, learner: TaskLearner, paths: Sequence[Path], 
     # A problem loads JAX, which photographs do not need.
     if kind.trained and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
-    asked.strict = options.strict
+    asked.strict, asked.sheet = options.strict, options.sheet
     asked.shown = {} if getattr(options, "report", None) else None
     return asked
 
@@ -242,7 +254,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     name = "photos" if options.learner is None else options.learner.name
     asked = _asked(options, learner, [options.support, *options.query], name)
     asked.target, asked.group = options.target, options.group
-    asked.columns = {k: v for k in ("without", "keep", "dates") if (v := getattr(options, k))}
+    asked.columns = {k: v for k in (*_TABLES, "text") if (v := getattr(options, k))}
     kind = inputs_of(learner)
     predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.
@@ -310,7 +322,8 @@ def _answer(
         refuse(options, ("none", "sort_into", "report"), "classes")
         columns += _numbers(predictor, queries.batches, options.level)
     else:
-        answers = _labels(predictor, queries, names, options.none)
+        files = [file.where for file in queries.files]
+        answers = _labels(predictor, queries, files or names, options.none)
         chances = ["" if one.problem else f"{one.probability:.4f}" for one in answers]
         columns += [("label", [one.label for one in answers]), ("probability", chances)]
         novelty = [one.novelty for one in answers]
@@ -352,7 +365,9 @@ def _files(
         tell(f"the least certain answers, to label next: {named}")
     if options.sort_into is not None:
         read = [file.read for file in queries.files]
-        counts = sort_into(options.sort_into, answers, lambda place: read[place](), options.above)
+        pairs = zip(answers, queries.files, strict=True)
+        copies = [one._replace(name=file.name or file.where) for one, file in pairs]
+        counts = sort_into(options.sort_into, copies, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
 

@@ -14,7 +14,7 @@ from tyro.conf import Positional
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
 from arml.cli.inputs import asked_of
 from arml.report.tables import comparable, grid, make_rows, table_of, terminal
-from arml.results.files import Json, RunError, check_writable, write_json
+from arml.results.files import Json, RunError, check_writable, write_json, write_text
 from arml.results.folder import Result, read_config, seeds_in
 from arml.results.scores import format_score
 
@@ -43,6 +43,8 @@ class EvaluateOptions:
     """For a predictor: labelled queries, as --support of `arml adapt`."""
     target: str | None = None
     """For a predictor of tables: the column with the answers."""
+    sheet: str | None = None
+    """For a predictor of tables: the sheet of a spreadsheet, if not the first that is visible."""
     model: Path | None = None
     """For a predictor of features: the ONNX model, if it is not the default."""
     tasks: int | None = None
@@ -80,7 +82,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
             "predicts your examples"
         )
     else:
-        refuse(options, ("query", "target", "model"), "predictors")
+        refuse(options, ("query", "target", "sheet", "model"), "predictors")
         found, shown = _runs(options)
     if options.out is not None:
         write_json(options.out, found)
@@ -109,7 +111,7 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         check_writable(*(run for runs in sides for run in runs))
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept_scores
-        from arml.results.comparisons import compare
+        from arml.results.comparisons import compare_two
         from arml.training.devices import own_cores
 
         def scored(run: Path, *, simple: bool) -> "Scored":
@@ -138,7 +140,7 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     rows = make_rows(_named(folders, every))
     shown: list[Shown] = [terminal(table_of(some)) for some in comparable(rows)]
     for other in others:
-        found = compare(*([one.scores for one in side] for side in every))
+        found = compare_two(*([one.scores for one in side] for side in every))
         first["against"] = {**other, "folder": str(folders[1]), "difference": found.to_dict()}
         better = "above zero" if found.metric == "accuracy" else "below zero"
         lines = []
@@ -220,7 +222,9 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     predictor = load_predictor(folder, options.model)
     learner = predictor.learner
     asked = asked_of(learner, [query], folder.name)
-    asked.target = options.target
+    if "sheet" not in inputs_of(learner).asks:
+        refuse(options, ("sheet",), "tables")
+    asked.target, asked.sheet = options.target, options.sheet
     names, x, y = inputs_of(learner).labelled(learner, query, asked, predictor)
     # Rows of a table may be equal by chance.
     if same := predictor.equal_examples(x):
@@ -279,19 +283,48 @@ def explain_command(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Write one self-contained HTML page: scores, learning curves, figures."""
+    """Compare runs: mean, interval, difference from one of them, adjusted p-value and verdict.
+
+    Prints a table for the runs of each protocol, and writes it to a file: .html (a self-contained
+    page with learning curves and figures), .csv (unrounded numbers), .tex (LaTeX, booktabs) or
+    .md. A verdict needs five trainings of each recipe.
+    """
 
     folders: Positional[tuple[Path, ...]]
     """Folders of runs or of seeds, each evaluated."""
-    out: Path
-    """The page."""
+    against: str | None = None
+    """The recipe that the others are compared with, as the table names it; that of the first folder
+    if not given."""
+    out: Path | None = None
+    """The file."""
 
 
 def report_command(arguments: Sequence[str]) -> None:
     options = parse(ReportOptions, arguments, prog="arml report")
-    check_writable(options.out)
-    from arml.report.page import write_page
+    if options.out is not None:
+        check_writable(options.out)
+    from arml.report.page import read_runs, sections_of, write_page
 
+    kind = ".html" if options.out is None else options.out.suffix.lower()
+    if kind not in (".html", ".htm", ".csv", ".tex", ".md"):
+        raise ValueError(f"--out must end in .html, .csv, .tex or .md, got {options.out}")
     folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]
-    write_page(folders, options.out)
+    sections = sections_of(read_runs(folders), options.against)
+    for one in sections:
+        say(Console(), terminal(one.table()), *([one.why] if one.why else []))
+    if options.out is None:
+        return
+    if kind in (".html", ".htm"):
+        write_page(folders, options.out, options.against)
+    else:
+        verdicts = [one.verdicts for one in sections if one.verdicts is not None]
+        if len(verdicts) != 1:
+            why = " ".join(one.why for one in sections)
+            raise ValueError(
+                f"{options.out} holds one table of two recipes or more, and these runs have "
+                f"{len(verdicts)}: name runs of one protocol{f'. {why}' if why else ''}"
+            )
+        found = verdicts[0]
+        write = {".csv": found.to_csv, ".tex": found.to_latex, ".md": found.to_markdown}[kind]
+        write_text(options.out, write())
     say(Console(), f"written to {options.out}")

@@ -1,13 +1,23 @@
 """`arml list`: settings, methods, recipes and data sets."""
 
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 
 from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import command, listed, parse, print_json, say
-from arml.results.files import Json
+from arml.datasets.folders import default_folder
+from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
+
+_KEPT = "list.json"
+"""What `arml list` names, in the cache."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +57,21 @@ def list_command(arguments: Sequence[str]) -> None:
         say(console, f"Prepared here: {', '.join(prepared_here()) or 'none'}")
 
 
-def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """The descriptions of everything of this name, by its kind, and the recipes that belong to it;
-    all if `what` is None. **Raises** `ValueError` with the nearest names for an unknown one."""
-    from arml.algorithms import ALGORITHMS
-    from arml.core.registry import nearest
-    from arml.datasets.published import CATALOGUE
-    from arml.experiment.options import NETWORKS
-    from arml.experiment.recipes import RECIPES, settings
+def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """The descriptions of everything of this name, by its kind, and the recipes that belong to it,
+    with the options that they need; all if `what` is None.
 
-    every = {
-        "settings": {name: f"{setting.description}." for name, setting in settings().items()},
-        "methods": {name: entry.about for name, entry in ALGORITHMS.items()},
-        "networks": {name: entry.about for name, entry in NETWORKS.items()},
-        "data sets": {name: f"{data.about}." for name, data in CATALOGUE.items()},
-    }
+    **Raises** `ValueError` with the nearest names for an unknown one.
+    """
+    from arml.core.registry import nearest
+
+    every, needs = _catalogue()
     if what is None:
-        return every, [*RECIPES]
+        return every, needs
     found = {kind: {k: v for k, v in some.items() if k == what} for kind, some in every.items()}
-    recipes = [name for name in RECIPES if what in (name, *name.split("/"))]
+    recipes = {k: v for k, v in needs.items() if what in (k, *k.split("/"))}
     if not recipes and not any(found.values()):
-        known = [*(name for some in every.values() for name in some), *RECIPES]
+        known = [*(name for some in every.values() for name in some), *needs]
         raise ValueError(
             f"no setting, method, recipe, data set or network is named {what!r}"
             f"{nearest(what, known)}"
@@ -75,11 +79,66 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], list[str]]:
     return found, recipes
 
 
+def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """The descriptions of everything, by its kind, and of each recipe the options that it needs.
+
+    They are kept in the cache, because the methods load JAX. A change of the package makes them
+    anew. With plug-ins and other packages' methods nothing is kept.
+    """
+    from arml.core.registry import points
+    from arml.plugins.loading import as_options
+
+    if (
+        "arml.algorithms" in sys.modules
+        or as_options()
+        or any(map(points, ("method", "tasks", "network")))
+    ):
+        return _read_catalogue()
+    package = Path(__file__).parents[1]
+    paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml"))
+    key = checksum([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths])
+    place = default_folder() / _KEPT
+    with suppress(RunError, KeyError):
+        kept = read_json(place)
+        if kept["key"] == key:
+            return kept["every"], kept["needs"]
+    every, needs = _read_catalogue()
+    with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(place, {"key": key, "every": every, "needs": needs})
+    return every, needs
+
+
+def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    from arml.algorithms import ALGORITHMS
+    from arml.datasets.published import CATALOGUE
+    from arml.experiment.options import NETWORKS
+    from arml.experiment.recipes import RECIPES, method_of, settings, variants_of
+
+    every = {
+        "settings": {name: f"{setting.description}." for name, setting in settings().items()},
+        "methods": {name: entry.about for name, entry in ALGORITHMS.items()},
+        "variants": {
+            name: method_of(name).about
+            for method in ALGORITHMS.values()
+            for name in variants_of(method)
+        },
+        "networks": {name: entry.about for name, entry in NETWORKS.items()},
+        "data sets": {name: f"{data.about}." for name, data in CATALOGUE.items()},
+    }
+    return every, {k: str(getattr(made.tasks, "needs", "")) for k, made in RECIPES.items()}
+
+
+@cache
+def study_scores() -> JsonView:
+    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
+    each method `scores` and `minutes`."""
+    return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
+
+
 def _measured(recipe: str) -> Json:
     """The `metric` of the study's setting, its mean `score` of the recipe and the `minutes` of one
     training on one core; None where the study has none."""
-    from arml.experiment.recipes import study_scores
-
     place, method = recipe.split("/")
     facts = study_scores().get(place, {})
     return {
@@ -89,11 +148,9 @@ def _measured(recipe: str) -> Json:
     }
 
 
-def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
-    """Print recipes with their scores in the study."""
-    from arml.algorithms import ALGORITHMS
-    from arml.experiment.recipes import RECIPES, settings, study_scores
-
+def _print_recipes(console: Console, recipes: Mapping[str, str]) -> None:
+    """Print recipes, which need these options, with their scores in the study."""
+    every = _catalogue()[0]
     one_setting = len({name.split("/")[0] for name in recipes}) == 1
     rows = []
     notes = {"minutes: the time of one training of the study on one CPU core": None}
@@ -111,12 +168,12 @@ def _print_recipes(console: Console, recipes: Sequence[str]) -> None:
                 "steps, a mean over the study's trainings (one to five); which differences are "
                 "more than chance: study/README.md"
             ] = None
-        about = ALGORITHMS[method].about if one_setting else settings()[place].description
+        methods = every["methods"] | every["variants"]
+        about = methods[method] if one_setting else every["settings"][place][:-1]
         rows.append((name, score, f"{minutes:g}" if minutes else "", about))
     console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)
-    first = recipes[0]
-    # The data that a command needs are placeholders, and not quoted.
-    needs = getattr(RECIPES[first].tasks, "needs", "")
+    first, needs = next(iter(recipes.items()))
+    # What it needs are placeholders, and not quoted.
     run = command("--run", f"runs/{first}").removeprefix("arml")
     say(console, f"Train one: arml train {first}{needs and ' ' + needs}{run}")

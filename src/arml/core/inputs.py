@@ -49,6 +49,7 @@ OWN = {
     "functions": "arml.tables.inputs:Functions",
     "tables": "arml.tables.inputs:Tables",
     "pictures": "arml.photographs.inputs:Pictures",
+    "texts": "arml.texts.inputs:Texts",
     "photographs": "arml.photographs.inputs:Photographs",
 }
 """Where the package's own kinds are, as entry points name those of others."""

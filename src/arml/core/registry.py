@@ -119,7 +119,7 @@ class Registry(Mapping[str, E], Generic[E]):
         self.part, self.entry = part, entry
         self._own = {known.name: known for known in own}
         self._others: dict[str, E] = {}
-        self._points = [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
+        self._points = points(part)
 
     def _entries(self) -> dict[str, E]:
         return {**self._own, **self.others}
@@ -128,11 +128,11 @@ class Registry(Mapping[str, E], Generic[E]):
     def others(self) -> dict[str, E]:
         """The entries that are not the package's own. **Raises** `ValueError` in one line for an
         entry point or a plug-in that cannot be loaded."""
-        points, self._points = self._points, []  # first: what is loaded asks registries, too
-        for point in points:
+        while self._points:
+            point = self._points.pop(0)  # first: what is loaded asks registries, too
             try:
                 found = point.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 package = point.dist.name if point.dist else "a package"
                 raise ValueError(
                     f"could not load {point.name!r} of {package}: {one_line(error)}; update or "
@@ -189,6 +189,11 @@ class Registry(Mapping[str, E], Generic[E]):
             f"expected options of a registered {self.part}, got {name}: call "
             f"arml.register({self.part!r}, NAME, {name}) first"
         )
+
+
+def points(part: str) -> list[metadata.EntryPoint]:
+    """The entries of a registry that other packages bring, before they are loaded."""
+    return [*metadata.entry_points(group=f"arml.{part.rstrip('s')}s")]
 
 
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:

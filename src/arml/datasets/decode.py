@@ -49,6 +49,9 @@ HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b
 
 TINY = 16
 """Pixels of a picture's shorter side below which it is doubted."""
+SPARE = 1.5
+"""A JPEG is unpacked at the smallest size that has this many pixels along each side for one that is
+wanted, and then averaged."""
 DEEP = 2**12
 """Values of a camera of 12 bits."""
 Tell = Callable[[str], object]
@@ -83,7 +86,8 @@ def decode(
     picture = _opened(data, where)
     try:
         if box is None:
-            picture.draft(None, (2 * size, 2 * size))
+            parts = crop if isinstance(crop, Sequence) else [crop or 1.0]
+            picture.draft(None, (max(math.ceil(SPARE * size / min(parts)), TINY),) * 2)
         picture.load()
         with contextlib.suppress(Exception):  # damaged EXIF data are no reason to refuse a picture
             picture = picture if box else _quietly(lambda: ImageOps.exif_transpose(picture))

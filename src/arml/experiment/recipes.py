@@ -6,11 +6,9 @@ that are registered later have recipes too.
 """
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -255,11 +253,17 @@ def settings() -> dict[str, Setting]:
     return found
 
 
-@cache
-def study_scores() -> JsonView:
-    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
-    each method `scores` and `minutes`."""
-    return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
+def variants_of(method: Method) -> list[str]:
+    """The names of a method's variants, which have recipes of their own."""
+    return [f"{method.name}-{variant}" for variant in method.variants]
+
+
+def method_of(name: str) -> Method:
+    """The registered method of that name, or the variant of one. **Raises** `KeyError`."""
+    whole, _, variant = name.rpartition("-")
+    if name in ALGORITHMS or whole not in ALGORITHMS:
+        return ALGORITHMS[name]
+    return ALGORITHMS[whole].variant(variant)
 
 
 class Recipes(Mapping[str, Experiment]):
@@ -271,7 +275,7 @@ class Recipes(Mapping[str, Experiment]):
     def shaped(self, name: str, **shape: int) -> Experiment:
         """The recipe of that name for tasks of another shape: see `Setting.of`."""
         place, _, method = name.partition("/")
-        found, known = setting(place), ALGORITHMS[method]
+        found, known = setting(place), method_of(method)
         if not known.suits(found.problem, place):
             raise KeyError(name)
         return found.of(known, **shape)
@@ -280,7 +284,7 @@ class Recipes(Mapping[str, Experiment]):
         for place, found in settings().items():
             for method, known in ALGORITHMS.items():
                 if known.suits(found.problem, place):
-                    yield f"{place}/{method}"
+                    yield from (f"{place}/{name}" for name in (method, *variants_of(known)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -381,7 +385,9 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
         shared = Setting("own", problem).shared
         return replace(shared, recipe=type(what).__name__, algorithm=what)
     if what not in RECIPES:
-        return Setting("own", problem).of(ALGORITHMS.known(what))
+        variants = [name for method in ALGORITHMS.values() for name in variants_of(method)]
+        known_method = method_of(what) if what in variants else ALGORITHMS.known(what)
+        return Setting("own", problem).of(known_method)
     shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
     known = {field.name for field in fields(RECIPES[what].tasks)}
     return recipe(what, **{name: n for name, n in shape.items() if name in known})

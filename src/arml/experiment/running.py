@@ -233,7 +233,7 @@ def run(
       another number of devices or processes, and its numbers are the same to rounding.
     - `extend`: whether a run that was made with fewer `steps` goes on to these. If None, it does
       where the rate of its optimiser is constant; the schedule of another is then that of the
-      longer training.
+      longer training. True also goes on with a run that a callback ended.
     - `callbacks`: called with a `Moment` after each interval, as those of `arml.fit`; so are those
       that were registered.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
@@ -281,7 +281,8 @@ def run(
         scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
         load_plugins()
         called = [*callbacks, *CALLBACKS.values()]
-        if 0 < experiment.patience <= best_of(scored, falls=falls)[1]:
+        patient = 0 < experiment.patience <= best_of(scored, falls=falls)[1]
+        if patient or (not extend and read_config(folder).get("ended") == done):
             return done
 
         def each(step: int, loss: float) -> bool:

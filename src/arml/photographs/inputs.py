@@ -1,7 +1,6 @@
 """Photographs, whose vectors a frozen model makes, and small pictures, whose pixels a meta-trained
 learner reads."""
 
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -53,17 +52,13 @@ class Pictures(Inputs):
         return single_pictures(x)
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         problem = learner.problem
-        first = x[0] if isinstance(x, list | tuple) and x else None
+        first = x[0] if isinstance(x, list | tuple) and x else x
         shape = getattr(first, "shape", ())
-        if isinstance(first, (*FILES, np.ndarray)) and shape != problem.features:
+        files = (*FILES, np.ndarray) if first is not x else FILES
+        if isinstance(first, files) and shape != problem.features:
             return reader_of(learner).read(x, progress, bad)
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 
@@ -117,7 +112,7 @@ class Photographs(Pictures):
         return [one.clip(0, 255).astype(np.uint8) for one in every], labels
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[object]
+        self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
         from arml.photographs.starter import starter_if_better
 

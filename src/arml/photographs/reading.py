@@ -5,6 +5,8 @@ import base64
 import io
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple
 
 import cv2
@@ -14,6 +16,7 @@ from PIL import Image
 
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
+from arml.datasets.folders import files_of
 from arml.predict.inputs import checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened
 
@@ -60,7 +63,12 @@ def pixels_of(
 
 
 def single_pictures(x: object) -> list[object]:
-    """The pictures of a list or an array. **Raises** `ValueError` for anything else."""
+    """The pictures of a list, an array or a folder (in order of name), or of one file. **Raises**
+    `ValueError` for anything else."""
+    if isinstance(x, str | os.PathLike) and Path(x).is_dir():
+        return [*files_of([Path(x)], ExitStack())[0]]
+    if isinstance(x, FILES):
+        return [x]
     shape: tuple[int, ...] = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)
     if one or isinstance(x, Image.Image):

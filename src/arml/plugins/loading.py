@@ -75,12 +75,12 @@ def load_plugin(file: Path | str) -> None:
     _loaded.add(str(path))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _loaded.discard(str(path))
         del sys.modules[name]
         raise ValueError(f"could not load the plug-in {file}: {one_line(error)}") from error
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """The kind and the text of an error."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -243,7 +243,7 @@ class Predictor(abc.ABC):
         bad: Bad = {}
         inputs = self.read(x, bad)
         for place, problem in bad.items():
-            item = x[place] if isinstance(x, Sequence) else None
+            item = x[place] if isinstance(x, list | tuple) else x if len(inputs) == 1 else None
             named = item if isinstance(item, str | Path) else f"{self.learner.kind.one} {place + 1}"
             LOG.warning("%s cannot be read: %s", named, problem)
         return inputs, [*bad]
@@ -271,13 +271,18 @@ class Predictor(abc.ABC):
         - `none`: the label of queries that may belong to none of the classes: photographs whose
           `novelty` is above 1, and other inputs if the probability of their class is below that of
           95% of the examples when these are left out.
-        - `errors`: "skip" gives pictures that cannot be read the label None, and probabilities of
-          NaN, and the logger "arml" says why.
+        - `errors`: "skip" gives pictures that cannot be read the label None, and probabilities and
+          numbers of NaN, and the logger "arml" says why.
 
         **Raises** `ValueError` for inputs that cannot be read."""
+        if self.classes is None and none is not None:
+            raise ValueError("numbers have no classes: leave none out")
         inputs, bad = self._reading(x, errors)
         outputs = self._outputs(inputs)
         if self.classes is None:
+            if bad:
+                outputs = np.array(outputs)
+                outputs[bad] = np.nan
             return outputs[:, 0] if self.flat else outputs
         labels = self.classes[outputs.argmax(axis=1)]
         if none is not None:

@@ -101,7 +101,10 @@ class BatchPredictor:
         each = [c.get("bytes") or c["path"] if isinstance(c, Mapping) else c for c in cells]
         found: np.ndarray = self.predictor.learner.read(each, bad=bad)
         for place, problem in bad.items():
-            errors[place] = " ".join(problem.split())
+            item = each[place]
+            named = getattr(item, "where", item if isinstance(item, str) else "")
+            said = problem if named in problem else f"{named}: {problem}"
+            errors[place] = " ".join(said.split())
         return found[errors == ""] if len(bad) < len(cells) else None
 
     def _answers(self, x: object) -> dict[str, Any]:
@@ -123,7 +126,7 @@ class BatchPredictor:
 # --- the parts of a source, on a cluster
 
 
-def parts_of(source: str, suffixes: Collection[str]) -> tuple[Any, list[list[str]]]:
+def parts_of(source: str, suffixes: Collection[str], many: str) -> tuple[Any, list[list[str]]]:
     """The file system of a source, and the files of each part: some with these suffixes, or one
     Parquet file.
 
@@ -146,16 +149,13 @@ def parts_of(source: str, suffixes: Collection[str]) -> tuple[Any, list[list[str
         pictures = [line.rpartition("://")[2] for line in lines]
         files = FileSystem.from_uri(lines[0])[0] if lines and "://" in lines[0] else files
     elif others := sorted({*names} - {*tables, *pictures}):
-        kind = "Parquet files" if tables else f"one of {', '.join(suffixes)}"
+        kind = "Parquet files" if tables else many
         some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         LOG.warning("left out %d of %d files (no %s): %s", len(others), len(names), kind, some)
     parts = [[name] for name in tables]
     parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
     if not parts:
-        raise ValueError(
-            f"expected Parquet files, or files ({', '.join(suffixes)}), at {source}, found none: "
-            "check it"
-        )
+        raise ValueError(f"expected {many} or Parquet files at {source}, found none: check it")
     return files, parts
 
 
@@ -220,7 +220,7 @@ def predict_parts(
     if `out` holds the answers of another predictor, level or source.
     """
     data = extra("ray.data", "ray", "--on ray")
-    files, parts = parts_of(source, predict.kind.suffixes)
+    files, parts = parts_of(source, predict.kind.suffixes, predict.kind.many)
     zipped = predict.folder.is_file()
     who = [digest_of(predict.folder if zipped else predict.folder / CONFIG), predict.level]
     named = {f"part-{i:06}-{checksum([*who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}

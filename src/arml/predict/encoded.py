@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
@@ -22,7 +22,7 @@ from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
 from arml.predict.base import LEARNER, ArrayPredictor, L, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
-from arml.predict.head import Head, fit_head, unit_roots
+from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import checked_array, checked_labels, weighted
 from arml.predict.kinds import Inputs
 from arml.predict.reading import Bad, OnItem, each
@@ -51,6 +51,11 @@ class EncodedLearner(TaskLearner):
     def dimension(self) -> int:
         """The numbers of a vector."""
         return self.kind.dimension
+
+    @property
+    def predictor(self) -> "type[EncodedPredictor]":
+        """The class of its predictors."""
+        return EncodedPredictor
 
     @property
     def facts(self) -> Json:
@@ -103,7 +108,7 @@ class EncodedLearner(TaskLearner):
         if not len(vectors):
             raise ValueError(f"no {self.kind.many}: give some examples")
         classes, places = checked_labels(labels, len(vectors))
-        return EncodedPredictor(self, vectors, places, classes, weight, groups)
+        return self.predictor(self, vectors, places, classes, weight, groups)
 
     def read(
         self, x: object, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
@@ -153,20 +158,22 @@ class EncodedPredictor(ArrayPredictor):
 
     classes: np.ndarray
     learner: EncodedLearner
+    fit_head: ClassVar[Callable[..., Any]] = staticmethod(fit_head)
+    """Fits the classifier, which has `logits` and `answers` as `Head`."""
 
     @cached_property
-    def head(self) -> Head:
+    def head(self) -> Any:
         """The classifier of vectors."""
         return self._fitted(np.arange(len(self.y)))
 
-    def _fitted(self, kept: np.ndarray) -> Head:
+    def _fitted(self, kept: np.ndarray) -> Any:
         """The classifier of some of the examples."""
         more = self.sample_weight, self._same, self.groups
         weight, same, groups = (None if part is None else part[kept] for part in more)
         # One temperature for large folds: it changes no label, and costs ten fits.
         left_out = len(kept) == len(self.y) or len(kept) <= 200
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
-        return fit_head(*given, left_out=left_out)
+        return self.fit_head(*given, left_out=left_out)
 
     def _learned(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The function from vectors to log-odds that is learned from some of the examples."""
@@ -224,6 +231,8 @@ class EncodedPredictor(ArrayPredictor):
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
+        if self.columns:  # of a table
+            content |= {"columns": self.columns, "target": self.target}
         write_checked(folder, ENCODED + self.learner.kind.name, content)
 
     def __repr__(self) -> str:
@@ -243,4 +252,6 @@ def load_encoded(folder: Path, kind: Inputs, model: Path | str | None = None) ->
     assert isinstance(learner, EncodedLearner)
     if "estimator" in content:
         learner = learner.with_estimator(remade(content["estimator"]))
-    return EncodedPredictor(learner, classes=np.asarray(content["classes"]), **arrays)
+    found = learner.predictor(learner, classes=np.asarray(content["classes"]), **arrays)
+    found.columns, found.target = tuple(content.get("columns", ())) or None, content.get("target")
+    return found

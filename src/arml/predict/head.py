@@ -51,7 +51,7 @@ TEMPERATURE = 0.11
 PRECISION = 5.0
 """That of the prior of log T."""
 TEMPERATURES = np.geomspace(0.02, 0.6, 52)
-_LEVEL = 0.95
+LEVEL = 0.95
 """The share of left-out examples whose novelty is below 1."""
 APART = 0.9
 """The bound where nothing can be left out, as a share of the median squared distance of classes."""
@@ -173,15 +173,23 @@ def fit_head(
         bound = APART * np.median(2 - 2 * (z @ z.T)[y[:, None] != y])
         return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
     cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
-    temperature = _temperature(cosines, y[places], weight[places])
-    bound = float(np.quantile(novelty, _LEVEL, method="higher"))
+    temperature = temperature_of(cosines, y[places], weight[places])
+    bound = float(np.quantile(novelty, LEVEL, method="higher"))
     return head._replace(temperature=temperature, bound=max(bound, 1e-6))
 
 
-def _temperature(cosines: np.ndarray, labels: np.ndarray, weight: np.ndarray) -> float:
-    logits = cosines[None] / TEMPERATURES[:, None, None]
-    top = logits.max(axis=2, keepdims=True)
-    logs = logits - top - np.log(np.exp(logits - top).sum(axis=2, keepdims=True))
+def temperature_of(
+    logits: Float[np.ndarray, "n classes"],
+    labels: Int[np.ndarray, " n"],
+    weight: Float[np.ndarray, " n"],
+    expected: float = TEMPERATURE,
+    tried: Float[np.ndarray, " k"] = TEMPERATURES,
+) -> float:
+    """The likeliest temperature of those `tried`, with a prior around the `expected` one, from the
+    log-odds of examples that were left out."""
+    scaled = logits[None] / tried[:, None, None]
+    top = scaled.max(axis=2, keepdims=True)
+    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
     gain = logs[:, np.arange(len(labels)), labels] @ weight
-    prior = PRECISION / 2 * np.square(np.log(TEMPERATURES / TEMPERATURE))
-    return float(TEMPERATURES[np.argmax(gain - prior)])
+    prior = PRECISION / 2 * np.square(np.log(tried / expected))
+    return float(tried[np.argmax(gain - prior)])

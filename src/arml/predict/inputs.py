@@ -4,6 +4,7 @@ NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. 
 is refused in one line, before any work.
 """
 
+import datetime
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -99,19 +100,21 @@ def _missing(label: object) -> bool:
 
 
 def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
-    """A number for each example: those whose groups are equal have the same; one without a group
-    has its own. None for None.
+    """A number for each example: those whose groups are equal have the same. None for None.
 
-    **Raises** `ValueError` for another number of groups than `n`.
+    **Raises** `ValueError` for another number of groups than `n`, and for examples without one.
     """
     if groups is None:
         return None
     values = _labels(groups)
     if values.shape != (n,):
         raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
-    keys = [i if _missing(value) else str(value) for i, value in enumerate(values)]
-    numbers = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    return np.array([numbers[key] for key in keys], int)
+    if gaps := [str(i + 1) for i, value in enumerate(values) if _missing(value) or value == ""]:
+        raise ValueError(
+            f"expected a group for every input, got none for number {', '.join(gaps[:5])}"
+            f"{', ...' * (len(gaps) > 5)}: fill them (one of its own for what belongs to no other)"
+        )
+    return np.unique([str(value) for value in values], return_inverse=True)[1]
 
 
 def weighted(
@@ -143,12 +146,21 @@ def floats(x: np.ndarray) -> np.ndarray:
 
 
 def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, bool]:
-    """Targets `[n, outputs]` in 64 bits, and whether they came as `[n]`.
+    """Targets `[n, outputs]` in 64 bits, durations in seconds, and whether they came as `[n]`.
 
-    **Raises** `ValueError` for another shape, for texts, and for numbers that are not finite.
+    **Raises** `ValueError` for another shape, for texts and dates, and numbers that are not finite.
     """
     try:
-        targets = np.asarray(y, np.float64)
+        targets = np.asarray(y)
+        if targets.dtype.kind == "O" and any(
+            isinstance(one, datetime.timedelta) for one in targets
+        ):
+            targets = targets.astype("m8[us]")
+        if targets.dtype.kind == "M":
+            raise ValueError("dates: subtract one of them, so that durations are left")
+        if targets.dtype.kind == "m":
+            targets = targets / np.timedelta64(1, "s")
+        targets = np.asarray(targets, np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"expected numbers as targets, got {error}: convert them") from None
     flat = targets.ndim == 1

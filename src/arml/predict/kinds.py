@@ -19,10 +19,12 @@ tables are read row by row, and photographs have a model of their own.
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -32,7 +34,7 @@ from arml.core.inputs import INPUTS, Form
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
-from arml.plugins.sources import warn_of_change
+from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import alike, checked_array
 from arml.predict.reading import Bad, OnItem, each, items_of, opened
@@ -42,8 +44,14 @@ AT_ONCE = 256
 """Files between two answers."""
 _FEW = 2_000
 """Files up to which all are read before anything is predicted."""
-_TABLES = (".csv", ".tsv", ".txt", ".xlsx")
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson", ".parquet"),
+    *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
+)
 """The ends of the names of tables."""
+_STEMS = (r"([^/]*\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+"""Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
+IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]
 """Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
 
@@ -87,6 +95,8 @@ class Asked:
     their paths, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Options of tables: `without`, `keep`, `dates`."""
+    sheet: str | None = None
+    """Of a spreadsheet: the sheet, if it is not the first that is visible."""
     strict: bool = False
     """Whether an input that cannot be read is an error."""
     shown: dict[str, Shown] | None = None
@@ -154,7 +164,8 @@ class Inputs(Form):
     @property
     def facts(self) -> Json:
         """Everything on which its vectors depend, as plain data: a saved predictor keeps it."""
-        return {"dimension": self.dimension, "version": self.source.version if self.source else ""}
+        source = self.source or Source("arml", "")
+        return {"dimension": self.dimension, **source._asdict()}
 
     # Learners.
 
@@ -181,19 +192,14 @@ class Inputs(Form):
         return self.learner(model)
 
     def better(
-        self, predictor: Predictor, x: object, labels: Sequence[object]
+        self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
         """Where no learner is named: the predictor of another learner if it predicts the examples
         better than this one, else None; and the reason in words."""
         return None, ""
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         """The inputs of a meta-trained `learner`: see `TaskLearner.read`."""
         features = learner.problem.features
@@ -229,24 +235,13 @@ class Inputs(Form):
         bad: Bad = {}
         with open_source(path, self.suffixes, self.one) as source:
             x = self._read(learner, source.pictures, asked, None if asked.strict else bad)
-        kept = [place for place in range(len(x)) if place not in bad]
-        names, labels = ([each[place] for place in kept] for each in (source.files, source.labels))
-        if bad:
-            each = ", ".join(f"{source.files[place]} ({bad[place]})" for place in bad)
-            asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
-        if gone := sorted({*source.labels} - {*labels}):
-            raise ValueError(
-                f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
-                f"{self.many}, or remove the folder"
-            )
         self._tell_left_out(source.left_out, asked)
-        asked.tell(*source.remarks, *alike(labels, "classes"))
+        asked.tell(*source.remarks)
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
                 if not any(folder.iterdir()):
                     asked.tell(f"the folder {folder} is empty: it is no class")
-        check_different(x[kept], path, self.many)
-        return names, x[kept], labels
+        return self._kept(path, source.files, x, source.labels, bad, asked)
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         """The predictor of labelled inputs, and their names."""
@@ -261,15 +256,62 @@ class Inputs(Form):
                     f"--group {group!r} is found in the path of no {self.one}, such as {names[0]}"
                 )
             pairs = zip(found, y, strict=True)
-            groups = [one and f"{label}: {one[one.lastindex or 0]}" for one, label in pairs]
-            n = len({*groups} - {None})
+            groups = [
+                f"{label}: {one[one.lastindex or 0]}" if one else f"alone: {place}"
+                for place, (one, label) in enumerate(pairs)
+            ]
+            n = len({*groups}) - found.count(None)
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
+        elif pattern := _together(names, y):
+            asked.tell(
+                f"some {self.many} may belong together, as their names do, and the check would be "
+                f"too optimistic: --group '{pattern}'"
+            )
         return learner.adapt(x, y, groups=groups), names
 
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The inputs among and below these paths."""
         files, others = files_of(paths, asked.open, self.suffixes, self.many)
         self._tell_left_out(others, asked)
+        return self._asking(predictor, [one.where for one in files], files, asked)
+
+    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
+        """For each query its part that matters most, in words (`--matter`)."""
+        raise NotImplementedError
+
+    def _kept(
+        self,
+        path: Path,
+        names: Sequence[str],
+        x: np.ndarray,
+        labels: Sequence[str],
+        bad: Bad,
+        asked: Asked,
+    ) -> Labelled:
+        """The examples that could be read; the user is told of the others."""
+        kept = [place for place in range(len(x)) if place not in bad]
+        if bad:
+            each = ", ".join(f"{names[place]} ({bad[place]})" for place in bad)
+            asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
+        known = [labels[place] for place in kept]
+        if gone := sorted({*labels} - {*known}):
+            raise ValueError(
+                f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
+                f"{self.many}, or remove the class"
+            )
+        asked.tell(*alike(known, "classes"))
+        check_different(x[kept], path, self.many)
+        return [names[place] for place in kept], x[kept], known
+
+    def _asking(
+        self,
+        predictor: Predictor,
+        names: Sequence[str | int],
+        files: Sequence[Member],
+        asked: Asked,
+        keys: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    ) -> Queries:
+        """The queries of these files."""
         bad: Bad = {}
 
         def read(first: int) -> np.ndarray:
@@ -282,11 +324,7 @@ class Inputs(Form):
         parts: Iterable[np.ndarray] = map(read, range(0, len(files), AT_ONCE))
         if len(files) <= _FEW:  # so that one that cannot be read is named before other work
             parts = list(parts)
-        return Queries([one.where for one in files], parts, files=files, bad=bad)
-
-    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each query its part that matters most, in words (`--matter`)."""
-        raise NotImplementedError
+        return Queries(names, parts, keys, files, bad)
 
     def _read(
         self, learner: TaskLearner, files: Sequence[Member], asked: Asked, bad: Bad | None
@@ -326,7 +364,19 @@ def untrained() -> dict[str, Inputs]:
 
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
-    return path.suffix.lower() in _TABLES
+    return path.name.lower().endswith(_TABLES)
+
+
+def _together(names: Sequence[str], labels: Iterable[Any]) -> str:
+    """The pattern by which the names of half of the files are those of several in a class; empty if
+    there is none, or all of a class have one stem."""
+    for pattern in _STEMS:
+        stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
+        several = {key: n for key, n in Counter(zip(labels, stems, strict=True)).items() if n > 1}
+        most = max(Counter(label for label, _ in several).values(), default=0)
+        if most > 1 and 2 * sum(several.values()) >= len(names):
+            return pattern
+    return ""
 
 
 def check_different(x: np.ndarray, path: Path, what: str) -> None:

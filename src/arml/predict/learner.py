@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 from arml.core.episodes import Task
 from arml.core.learner import MetaLearner
@@ -147,6 +145,9 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
     other 1 / (n + ways), for n predictions. If all are right, the next one is still not certain.
     The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
     """
+    from scipy.optimize import minimize_scalar  # here, because SciPy is slow to load
+    from scipy.special import log_softmax
+
     n = len(y)
     # A class that a task lacks has a logit of about -1e9, and is no class of this task.
     there = ~(logits < logits.max(axis=1, keepdims=True) - LACKING)
@@ -177,5 +178,7 @@ def mean_cross_entropy(
     logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"], temperature: float = 1.0
 ) -> float:
     """The mean cross-entropy of softmax(logits / temperature)."""
+    from scipy.special import log_softmax
+
     logs = log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.mean(logs[np.arange(len(y)), y]))

@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from arml.core.inputs import INPUTS
+from arml.datasets.decode import LOG
+from arml.plugins.sources import Source
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
@@ -77,7 +80,7 @@ def _opened(learner: object, model: Any, **options: object) -> TaskLearner:
 
 
 def adapt(
-    learner: object, x: object, y: object, sample_weight: object = None, **options: object
+    learner: object, x: object, y: object = None, sample_weight: object = None, **options: object
 ) -> Predictor:
     """Learn a task from a few labelled examples.
 
@@ -89,12 +92,22 @@ def adapt(
 
     - `learner`: as `arml.load` takes it.
     - `x`, `y`, `sample_weight`, `options`: the examples, as `FewShotLearner.adapt` or
-      `PhotoLearner.adapt` takes them.
+      `PhotoLearner.adapt` takes them. Without `y`, `x` is a folder or a zip of pictures, with one
+      folder for each class: see `arml.datasets.folders.open_source`.
 
     **Returns** an `arml.Predictor`.
 
     **Raises** `ValueError` for examples that cannot be learned, and as `arml.load`.
     """
+    if y is None:
+        if not isinstance(x, str | os.PathLike):
+            raise ValueError("expected labels y beside x: a folder of pictures alone needs none")
+        from arml.datasets.folders import open_source
+
+        with open_source(Path(x)) as source:
+            for remark in source.remarks:
+                LOG.warning(remark)
+            return adapt(learner, source.pictures, source.labels, sample_weight, **options)
     return load(learner).adapt(x, y, sample_weight, **options)
 
 
@@ -114,9 +127,13 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    what = str(read_json(folder / CONFIG).get("what"))
+    config = read_json(folder / CONFIG)
+    what, name = str(config.get("what")), str(config.get("what")).removeprefix(ENCODED)
     if what.startswith(ENCODED):
-        return load_encoded(folder, named_kind(what.removeprefix(ENCODED)), model)
+        if name not in INPUTS and "version" in (made := dict(config["extractor"])):
+            source = Source(made["name"], made["version"])
+            raise RunError(f"{folder}: its inputs are {name} of {source.name}: {source.remedy}")
+        return load_encoded(folder, named_kind(name), model)
     from arml.predict.learner import read_predictor
 
     return read_predictor(folder, model)

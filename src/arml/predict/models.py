@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.linear_model import LogisticRegression
 
 from arml.core.episodes import Problem
 from arml.nn.edges import histograms
@@ -182,6 +181,8 @@ def fitted(
     The inputs are centred, and divided by the root of their mean squared length; they are then
     turned to their principal axes, of which there are no more than examples and which change no
     fit."""
+
+    from sklearn.linear_model import LogisticRegression  # here, because it is slow to load
 
     def read(x: Any, xp: ModuleType) -> Any:
         exact = np.asarray(floats(x), np.float64) if xp is np else x

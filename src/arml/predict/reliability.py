@@ -194,6 +194,8 @@ class Reliability(Evaluation):
     """How many examples, copies or groups were left out."""
     grouped: bool = False
     """Whether the user said which examples belong together."""
+    notes: tuple[str, ...] = ()
+    """More lines for the user."""
 
     @property
     def right(self) -> np.ndarray:
@@ -214,7 +216,7 @@ class Reliability(Evaluation):
 
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the support set's examples."""
-        lines, present = [str(self)], np.unique(self.labels)
+        lines, present = [str(self), *self.notes], np.unique(self.labels)
         label, share = self.largest
         if len(present) == 1:
             lines.append("only one class could be checked, so this says little")
@@ -274,6 +276,8 @@ class NumberReliability:
     """Places of equal inputs with several targets."""
     independent: int | None = None
     """How many examples, copies or groups were left out; None for as many as there are targets."""
+    notes: tuple[str, ...] = ()
+    """More lines for the user."""
 
     @property
     def residuals(self) -> Float[np.ndarray, "n targets"]:
@@ -311,7 +315,7 @@ class NumberReliability:
 
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the examples."""
-        lines = [str(self)]
+        lines = [str(self), *self.notes]
         if len(self.targets) and not np.any(self.errors[MEAN]):
             lines.append("all targets are equal")
         elif np.all(self.error >= self.errors[MEAN]):

@@ -1,24 +1,27 @@
 """The report of run folders: scores, learning curves, figures, options."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from arml.report.curves import learning_curves
 from arml.report.graphs import captioned, strongest
 from arml.report.render import Block, block, figure, html
 from arml.report.tables import (
     Row,
+    Table,
     comparable,
     duration,
     floor_of,
-    interval,
     labels,
     make_rows,
     number,
     simple,
     table_of,
 )
+from arml.report.verdicts import VERDICT, Verdicts, compare, scores_of
+from arml.results.comparisons import SEEDS
 from arml.results.files import RunError, write_text
 from arml.results.folder import Result, RunFiles, read_run, recipe_of
 
@@ -30,13 +33,15 @@ LEAD = (
 NOTES = (
     "Every method is scored on the same test tasks, drawn from one fixed key. A task gives one "
     "score, on its query examples, after adapting to its support examples.",
-    "± is the 95% interval over tasks: 1.96 times the standard deviation of the tasks' scores, "
-    "divided by the square root of their number, then averaged over seeds. It says how much the "
-    "mean would change with other tasks, not with another training run.",
-    "SD over seeds is the standard deviation of the means of runs that differ in their random "
-    "seed only. It says how much the mean would change with another training run.",
+    "± over trainings is the 95% interval, by Student's t, of the mean of runs that differ in "
+    "their random seed only. SD is the standard deviation of their means.",
+    "± over tasks, and that of a family, is 1.96 times the standard deviation of the tasks' "
+    "scores, divided by the square root of their number, then averaged over trainings. It says how "
+    "much the mean would change with other tasks, not with another training.",
     "Two intervals that overlap do not show that two methods are equal: their difference on the "
-    "same tasks has a smaller interval, which `arml evaluate DIR --against DIR2` gives.",
+    "same tasks has a smaller interval. It is the method minus the reference, over trainings and "
+    "tasks if both have two trainings or more, and over tasks alone otherwise. p has Holm's "
+    f"correction over all differences of a table, and needs {SEEDS} trainings of each.",
 )
 SIMPLE_NOTE = (
     "Classifiers without meta-training learn each task from its support set alone. A method that "
@@ -70,9 +75,7 @@ def _best(rows: Sequence[Row]) -> str:
     """The best row of a table in words, beside the next best."""
     metric, named = rows[0].metric, zip(reversed(labels(rows)), reversed(rows), strict=True)
     scores = [
-        f"{interval(row.mean, row.ci95, metric)} by `{name}`"
-        for name, row in named
-        if row.mean is not None
+        f"{number(row.mean, metric)} by `{name}`" for name, row in named if row.mean is not None
     ]
     if not scores:
         return "No run has a finite score."
@@ -133,37 +136,107 @@ def _details(run: RunFiles, result: Result) -> Block:
     )
 
 
-def write_page(folders: Sequence[Path], out: Path) -> None:
-    """Write the report of run folders as one self-contained HTML file, atomically.
+class Section(NamedTuple):
+    """Rows that can be compared with each other, and their verdicts."""
 
-    **Raises:** `RunError` for a folder that is no run or has not been evaluated, a damaged file,
-    two runs of one recipe and seed, or if `out` cannot be written.
-    """
+    rows: list[Row]
+    verdicts: Verdicts | None
+    """None for a single row, or if there are no scores of single tasks."""
+    why: str = ""
+    """Why there are none."""
+
+    def table(self) -> Table:
+        """The table of the rows, with the verdicts."""
+        if self.verdicts is None:
+            return table_of(self.rows)
+        beside: dict[str, tuple[str, ...]] = {
+            name: self.verdicts.cells(name) for name in labels(self.rows)
+        }
+        head = (f"Difference from {self.verdicts.against}", *VERDICT[1:])
+        return table_of(self.rows, {"": head, **beside})
+
+
+class Evaluated(NamedTuple):
+    """A run that was evaluated."""
+
+    files: RunFiles
+    result: Result
+
+
+def read_runs(folders: Sequence[Path]) -> list[Evaluated]:
+    """The files of run folders. **Raises** `RunError` for a folder that is no run or has not been
+    evaluated, or a damaged file."""
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
-    runs, results = [*map(read_run, folders)], list[Result]()
-    for run in runs:
+    runs = []
+    for run in map(read_run, folders):
         if run.result is None:
             raise RunError(
                 f"expected a result.json in {run.folder}, found none: run `arml evaluate "
                 f"{run.folder}` first, without --split, --steps, --ways, --shots and --out"
             )
-        results.append(run.result)
-    scored, rows = [*zip(runs, results, strict=True)], make_rows(results)
+        runs.append(Evaluated(run, run.result))
+    return runs
+
+
+def sections_of(runs: Sequence[Evaluated], against: str | None = None) -> list[Section]:
+    """The rows of runs that can be compared with each other, with their verdicts against the row
+    of the name `against`, or against that of the first run.
+
+    **Raises** `RunError` for two runs of one recipe and seed, and for an unknown name.
+    """
+    groups = comparable(make_rows(run.result for run in runs))
+    known = [name for rows in groups for name in labels(rows)]
+    if against is not None and against not in known:
+        raise RunError(f"expected --against to be one of {', '.join(known)}, got {against}")
+    places = {id(run.result): run.files.folder for run in runs}
+    return [_section(rows, places, against) for rows in groups]
+
+
+def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -> Section:
+    named = dict(zip(labels(rows), rows, strict=True))
+    if len(named) < 2:
+        return Section(rows, None)
+    order = {place: i for i, place in enumerate(places)}
+    first = min(named, key=lambda name: min(order[id(run)] for run in named[name].runs))
+    try:
+        scores = {
+            name: [one for run in row.runs for one in scores_of(places[id(run)])]
+            for name, row in named.items()
+        }
+        return Section(rows, compare(scores, against=against if against in named else first))
+    except ValueError as error:
+        return Section(rows, None, f"No verdicts: {error}.")
+
+
+def write_page(folders: Sequence[Path], out: Path, against: str | None = None) -> None:
+    """Write the report of run folders as one self-contained HTML file, atomically.
+
+    **Raises:** `RunError` for a folder that is no run or has not been evaluated, a damaged file,
+    two runs of one recipe and seed, an unknown name `against`, or if `out` cannot be written.
+    """
+    evaluated = read_runs(folders)
+    runs = [run.files for run in evaluated]
+    results = [run.result for run in evaluated]
+    sections = sections_of(evaluated, against)
+    rows = [row for one in sections for row in one.rows]
     metrics = sorted({result["metric"] for result in results}, reverse=True)
     recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
     tables: list[Block] = []
-    for some in comparable(rows):
-        lead = block("text", text=_best(some), kind="lead")
-        tables += [lead, block("table", table=table_of(some))]
-    curves = [_curves([run for run, result in scored if result["metric"] == m], m) for m in metrics]
+    for one in sections:
+        lead = block("text", text=_best(one.rows), kind="lead")
+        tables += [lead, block("table", table=one.table())]
+        tables += [block("text", text=one.why)] if one.why else []
+    curves = [
+        _curves([run for run, result in evaluated if result["metric"] == m], m) for m in metrics
+    ]
     inside = [part for run in runs for part in _explained(run)]
     what = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}."
-    sections = {
+    parts = {
         "Scores on new tasks": tables,
         "Learning curves": curves,
         "Inside the learners": [block("text", text=GRAPH_NOTE), *inside] if inside else [],
         "How to read the numbers": [block("items", texts=_notes(rows))],
-        "Runs": [_details(run, result) for run, result in scored],
+        "Runs": [_details(run, result) for run, result in evaluated],
     }
-    write_text(out, html("Few-shot meta-learning", [what, LEAD], sections))
+    write_text(out, html("Few-shot meta-learning", [what, LEAD], parts))

@@ -1,8 +1,8 @@
-"""One table, three renderers: Markdown, the terminal, and HTML (`templates/blocks.html`); and the
-tables of runs, drawn from their results."""
+"""One table and its renderers: Markdown, LaTeX, the terminal, and HTML (`templates/blocks.html`);
+and the tables of runs, drawn from their results."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -11,8 +11,10 @@ from rich.console import Group
 from rich.table import Table as Grid
 from rich.text import Text
 
+from arml.results.comparisons import over_trainings
 from arml.results.files import RunError
 from arml.results.folder import Result
+from arml.results.scores import number_of
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,28 @@ def markdown(table: Table) -> str:
         escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
         lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
+
+
+_LATEX = str.maketrans({
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
+    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+})  # fmt: skip
+
+
+def latex(table: Table) -> str:
+    """The table in LaTeX, with the rules of booktabs, its caption as a comment before it."""
+    wide = len(table.columns)
+    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
+    filled = [row + [""] * (wide - len(row)) for row in rows]
+    head, *body = (
+        " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
+        for cells in (table.columns, *filled)
+    )
+    caption = f"% {' '.join(table.caption.split())}\n" if table.caption else ""
+    begin = rf"\begin{{tabular}}{{l{'r' * (wide - 1)}}}"
+    rules = (r"\toprule", head, r"\midrule", *body, r"\bottomrule")
+    return caption + "\n".join((begin, *rules, r"\end{tabular}")) + "\n"
 
 
 def grid(
@@ -134,6 +158,11 @@ class Row:
     def ci95(self) -> float | None:
         """The half-width of the interval over tasks, averaged over runs."""
         return mean_score([run["score"]["ci95"] for run in self.runs])
+
+    @property
+    def over_trainings(self) -> float | None:
+        """The half-width of the interval over trainings; None for one training."""
+        return over_trainings([number_of(run["score"]["mean"]) for run in self.runs])
 
     @property
     def spread(self) -> float | None:
@@ -253,32 +282,39 @@ def simple(rows: Sequence[Row]) -> dict[str, str]:
     return scores[0] if scores and all(one == scores[0] for one in scores) else {}
 
 
-def table_of(rows: Sequence[Row]) -> Table:
-    """The rows of one section; the columns to compare come first."""
-    first, metric = rows[0].first, rows[0].metric
-    families = list(first["families"])
-    columns = ("Recipe", METRIC_NAMES[metric], "SD over seeds", *families, "Training")
+def table_of(rows: Sequence[Row], beside: Mapping[str, Sequence[str]] | None = None) -> Table:
+    """The rows of one section; the columns to compare come first. If a row has several trainings,
+    ± is over trainings, and its part over tasks stands beside it.
+
+    `beside` has the texts of more cells: the heads by the empty name, and those of each row by its
+    name in `labels`."""
+    first, metric, beside = rows[0].first, rows[0].metric, beside or {}
+    families, several = list(first["families"]), any(len(row.runs) > 1 for row in rows)
+    what = METRIC_NAMES[metric]
+    columns: tuple[str, ...] = ("Recipe", f"{what} ± over tasks")
+    if several:
+        columns = ("Recipe", f"{what} ± over trainings", "± over tasks", "Trainings (SD)")
+    columns += (*beside.get("", ()), *families, "Time of a training")
     lines = []
     for name, row in zip(labels(rows), rows, strict=True):
-        seeds = len(row.runs)
-        spread = "1 seed" if seeds == 1 else f"{number(row.spread, metric)} ({seeds} seeds)"
-        seconds = fmean(run["seconds"] for run in row.runs)
-        cells = (
-            Cell(interval(row.mean, row.ci95, metric), kind="score"),
-            Cell(spread),
-            *(Cell(row.family(family)) for family in families),
-            Cell(f"{row.first['steps']:,} steps, {duration(seconds)}"),
-        )
-        lines.append(Line(name, cells))
+        seeds, seconds = len(row.runs), fmean(run["seconds"] for run in row.runs)
+        texts = [interval(row.mean, row.over_trainings if several else row.ci95, metric)]
+        if several:
+            spread = f" ({number(row.spread, metric)})" if seeds > 1 else ""
+            texts += [f"± {number(row.ci95, metric)}", f"{seeds}{spread}"]
+        texts += [*beside.get(name, ()), *map(row.family, families)]
+        texts += [f"{row.first['steps']:,} steps, {duration(seconds)}"]
+        kinds = ("score", *[""] * (len(texts) - 1))
+        lines.append(Line(name, tuple(map(Cell, texts, kinds))))
     if (floor := floor_of(rows)) is not None:
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
     for name, score in simple(rows).items():
         lines.append(Line(f"{name}, no meta-training", (Cell(score),), kind="simple"))
     steps = sorted({row.first["inner_steps"] for row in rows})
     return Table(
-        "Mean over tasks ± 95% interval over tasks",
+        f"Mean ± 95% interval over {'trainings' if several else 'tasks'}",
         columns,
         tuple(lines),
-        f"{METRIC_NAMES[metric]} on {first['score']['n']:,} {first['split']} tasks, "
+        f"{what} on {first['score']['n']:,} {first['split']} tasks, "
         f"{' or '.join(map(str, steps))} inner steps. {first['protocol']}".strip(),
     )

@@ -37,12 +37,15 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from arml.results.files import Json, RunError
-from arml.results.scores import Scores, check_paired, format_score
+from arml.results.scores import Scores, check_paired, format_score, summary_of
 
 _LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
 SEEDS = 5
 """A p-value needs as many training runs of each method; fewer give an indication."""
+UNCLEAR = "cannot tell"
+CHANCE, FEW, FAILED = "may be chance", "too few trainings", "a training failed"
+"""Why the data cannot tell."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +75,8 @@ class Comparison:
     """Its degrees of freedom."""
     metric: str = ""
     """accuracy or mse."""
+    value: float = 0.0
+    """The difference that is tested: whether the mean is another one."""
     families: Mapping[str, "Comparison"] = field(default_factory=dict)
     """The comparison on the tasks of each family that has some, not corrected for their number."""
 
@@ -89,6 +94,38 @@ class Comparison:
     def counts(self) -> bool:
         """Whether the difference is significant."""
         return self.mean is not None and self.adjusted is not None and self.adjusted < _LEVEL
+
+    @property
+    def ahead(self) -> float | None:
+        """How much better than b, by more than `value`, a is: positive for a better score of
+        either metric."""
+        gap = None if self.mean is None else self.mean - self.value
+        return -gap if gap and self.metric == "mse" else gap
+
+    @property
+    def verdict(self) -> str:
+        """`better` or `worse`, of a, if the difference is significant; or `cannot tell`."""
+        if self.why or self.ahead is None:
+            return UNCLEAR
+        return "better" if self.ahead > 0 else "worse"
+
+    @property
+    def why(self) -> str:
+        """Why the data cannot tell; empty if they can."""
+        if any(self.failed):
+            return FAILED
+        if self.mean is not None and min(self.runs) < SEEDS:
+            return FEW
+        return "" if self.counts else CHANCE
+
+    @property
+    def indicates(self) -> str:
+        """`better` or `worse`, of a, if there are too few trainings for a verdict, and the interval
+        excludes no difference; empty otherwise."""
+        ahead = self.ahead
+        if self.why != FEW or ahead is None or self.ci95 is None or abs(ahead) <= self.ci95:
+            return ""
+        return "better" if ahead > 0 else "worse"
 
     @property
     def about(self) -> str:
@@ -118,15 +155,12 @@ class Comparison:
     def tested(self, value: float) -> "Comparison":
         """The same comparison, with the p-value of the difference being `value`."""
         if self.p is None or self.mean is None or self.error is None:
-            return self
-        return replace(self, p=_p(self.mean - value, self.error, self.degrees))
+            return replace(self, value=value)
+        return replace(self, p=_p(self.mean - value, self.error, self.degrees), value=value)
 
 
-def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison:
+def compare_two(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison:
     """Compare two methods on the same tasks: the mean of `a - b`, with its 95% interval.
-
-        comparison = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
-        comparison.mean, comparison.ci95, comparison.p, comparison.by_family()
 
     **Arguments:** the scores of one training run of each, or of several independent runs.
 
@@ -151,8 +185,7 @@ def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Compa
             several = (replace(s, values=s.values[own], families=s.families[own]) for s in side)
             return dict(enumerate(several))
 
-        found = compare_seeds(part(first), part(second))
-        return replace(holm([found])[0], metric=first[0].metric)
+        return holm([compare_seeds(part(first), part(second))])[0]
 
     masks = {name: first[0].families == i for i, name in enumerate(first[0].names)}
     families = {name: on(own) for name, own in masks.items() if own.any()}
@@ -183,12 +216,14 @@ def compare_seeds(
     kept = [[s.values for s in side.values() if np.isfinite(s.values).all()] for side in (a, b)]
     runs = (len(kept[0]), len(kept[1]))
     lost = (failed[0] + len(a) - runs[0], failed[1] + len(b) - runs[1])
+    metric = next((scores.metric for side in (a, b) for scores in side.values()), "")
     if not all(runs):
-        return Comparison(runs=runs, failed=lost)
+        return Comparison(runs=runs, failed=lost, metric=metric)
     n = min(len(values) for side in kept for values in side)
     ours, theirs = (np.stack([values[:n] for values in side]) for side in kept)
     differences = ours.mean(0) - theirs.mean(0)
-    found = replace(difference_of(differences), p=None, runs=runs, failed=lost)
+    found = difference_of(differences)
+    found = replace(found, p=None, runs=runs, failed=lost, metric=metric)
     if not found.over_runs or found.mean is None or found.error is None:
         return found
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
@@ -196,6 +231,22 @@ def compare_seeds(
     p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
     half = error * float(stdtrit(degrees, 0.975))
     return replace(found, ci95=half, p=p, error=error, degrees=degrees)
+
+
+def over_trainings(means: Sequence[float]) -> float | None:
+    """The half-width of the 95% interval over trainings, from the mean score of each, by Student's
+    t; None for a single training, or if a mean is not finite."""
+    n = len(means)
+    if n < 2 or not np.isfinite(means).all():
+        return None
+    return float(stdtrit(n - 1, 0.975) * np.std(means, ddof=1) / math.sqrt(n))
+
+
+def over_tasks(trainings: Sequence[Scores]) -> float | None:
+    """The half-width of the 95% interval over tasks of the scores averaged over trainings."""
+    values = [scores.values for scores in trainings]
+    n = min(map(len, values), default=0)
+    return summary_of(np.mean([one[:n] for one in values], axis=0))["ci95"] if n else None
 
 
 def error_of(differences: np.ndarray, means: Sequence[np.ndarray]) -> tuple[float, float]:

@@ -5,7 +5,6 @@ import os
 import sys
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,52 +18,45 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_TUNABLES, _LARGE, _SWITCH = "GLIBC_TUNABLES", "glibc.malloc.hugetlb", "ARML_LARGE_PAGES"
+MALLOC = {
+    "hugetlb": 1,  # in large pages, where the system gives them to programs that ask
+    "mmap_max": 0,  # large blocks are parts of the heap, too,
+    "arena_max": 1,  # of which there is one,
+    "trim_threshold": 2**31,  # and which gives back what it has beyond 2 GiB
+}
+"""Settings of glibc's `malloc` under which memory is used again."""
+_TUNABLES, _SWITCH = "GLIBC_TUNABLES", "ARML_MALLOC"
 
 
-def large_pages() -> bool:
-    """Whether this process gets memory in large pages: because of the system, or by glibc's
-    `malloc`, if the system gives them to programs that ask."""
-    given = _pages()
-    return given == "always" or (given == "madvise" and f"{_LARGE}=1" in _tunables())
+def malloc_settings() -> list[str]:
+    """The settings of `malloc` that this process started with."""
+    return [one for one in _tunables() if one.startswith("glibc.malloc.")]
 
 
-def ask_for_large_pages() -> None:
-    """Start this program again in the same process, with a `malloc` that asks for large pages.
+def use_memory_again() -> None:
+    """Start this program again in the same process, with the settings `MALLOC`.
 
-    A step on pictures asks the system for hundreds of megabytes and gives them back. In pages of
-    4 kB that costs up to a fifth of a step. `malloc` reads the setting only when a program starts.
-    Nothing happens where the user has a setting of `malloc` or `$ARML_LARGE_PAGES`, where the
-    system gives no large pages to programs that ask, or in somebody else's program.
+    A step on pictures asks the system for hundreds of megabytes and gives them back. Their pages
+    cost up to a fifth of a step. `malloc` reads its settings only when a program starts. Nothing
+    happens with another C library, in somebody else's program, or where the user has a setting of
+    `malloc` or `$ARML_MALLOC`.
     """
-    script = vars(sys.modules["__main__"]).get("__file__")
-    words = sys.argv[1:]
+    script, words = vars(sys.modules["__main__"]).get("__file__"), sys.argv[1:]
     own = script and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words
-    if _SWITCH in os.environ or not own or _pages() != "madvise":
+    if _SWITCH in os.environ or malloc_settings() or not own or not _is_glibc():
         return
-    if any(one.startswith("glibc.malloc.") for one in _tunables()) or not _glibc():
-        return
-    tunables = ":".join([*_tunables(), f"{_LARGE}=1"])
-    # The switch is set, too: a privileged Python drops the tunables, and would start for ever.
-    environment = {**os.environ, _TUNABLES: tunables, _SWITCH: "1"}
+    tunables = [*_tunables(), *(f"glibc.malloc.{name}={value}" for name, value in MALLOC.items())]
+    # The switch is set, too: a privileged Python loses the tunables, and would start for ever.
+    environment = {**os.environ, _TUNABLES: ":".join(tunables), _SWITCH: "1"}
     with contextlib.suppress(OSError):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
-
-
-def _pages() -> str:
-    """When Linux gives large pages: `always`, `madvise` or `never`; empty for another system."""
-    with contextlib.suppress(OSError):
-        return _PAGES.read_text().partition("[")[2].partition("]")[0]
-    return ""
 
 
 def _tunables() -> list[str]:
     return [one for one in os.environ.get(_TUNABLES, "").split(":") if one]
 
 
-def _glibc() -> bool:
-    """Whether the C library is glibc; those before 2.35 ignore the setting."""
+def _is_glibc() -> bool:
     with contextlib.suppress(AttributeError, OSError, ValueError):
         return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
     return False

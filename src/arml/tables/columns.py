@@ -22,6 +22,7 @@ from arml.tables.kinds import (
     KEEP,
     LEVELS,
     ONE,
+    SUMS,
     AnyColumn,
     Category,
     Cells,
@@ -44,13 +45,14 @@ Values = Float[np.ndarray, "n columns"]
 COUNTED = 8
 """Rows from which a column that counts them is recognised."""
 KEY = re.compile(
-    r"(.*[ _.-])?(id|ids|idx|index|key|rownum|rownames)|unnamed: 0|no|nr|row|rows|#", re.IGNORECASE
+    r"(.*[ _.-]|.*[a-z](?=I))?(?i:ids?|idx|index|key|rownum|rownames)"
+    r"|(?i:unnamed: 0|samples?|rows?|#|((lfd|s|sr|id|row)[. ]*)?(no\.?|nr\.?|number|nummer))"
 )
 """Names of columns that number their rows."""
+RISING = 0.9
+"""Rank correlation with the place of the row from which a column rises or falls with the rows."""
 UNINFORMATIVE = (ONE, EMPTY)
 """Reasons to leave out a column that nobody would miss."""
-SUMS = re.compile(r"(grand |sub)?totals?|sum|mean|average|gesamt|summe", re.IGNORECASE)
-"""Names of rows that sum up others."""
 WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
@@ -66,6 +68,8 @@ class Schema:
     """By the name of a column that is not used, the reason."""
     hints: tuple[str, ...] = ()
     """Remarks on the examples for the user, a line each."""
+    order: str = ""
+    """The column by which the rows are ordered in time."""
 
     def parse(
         self,
@@ -197,9 +201,10 @@ def schema_of(
     """The schema of labelled rows.
 
     Left out are columns with one value, texts that differ in every row, and columns that number the
-    rows: whole numbers under the name of a key that all differ, those from 0 or 1 that rise by one,
-    and in a table that is sorted by its classes any that rise or fall with the rows: these may give
-    the class away, and say nothing about new rows. If nothing else is there, such columns stay.
+    rows: whole numbers under the name of a key that all differ, and those from 0 or 1 that rise by
+    one. And, where classes come in blocks, columns that rise or fall with the rows, or that counted
+    them in another order: these may give the class away, and say nothing about new rows. If nothing
+    else is there, such columns stay.
 
     **Arguments**
 
@@ -272,12 +277,37 @@ def _counts(
         offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
         if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
             return "counts the rows"
-    if isinstance(column, Category) or y is None or y.dtype.kind == "f":
+    known = ~np.isnan(values)
+    if y is None or y.dtype.kind == "f" or known.sum() < COUNTED:
         return ""
-    steps = np.diff(values[~np.isnan(values)])
-    rises = len(steps) >= COUNTED - 1 and (np.all(steps > 0) or np.all(steps < 0))
-    in_order = np.sum(y[1:] != y[:-1]) == len(np.unique(y)) - 1 < n - 1
-    return "rises or falls with the rows, which are sorted by class" if rises and in_order else ""
+    values, y = values[known], y[known]
+    if np.array_equal(np.sort(values) - values.min(), np.arange(len(y))) and _in_blocks(
+        y[np.argsort(values)]
+    ):
+        return "counts the rows, which were sorted by class"
+    if _in_blocks(y) and _rises(values, y):
+        return "rises or falls with the rows, which are sorted by class"
+    return ""
+
+
+def _in_blocks(y: np.ndarray) -> bool:
+    """Whether the class changes from row to row at most half as often as in a random order."""
+    shares = np.unique(y, return_counts=True)[1] / len(y)
+    return bool(np.sum(y[1:] != y[:-1]) <= len(y) * (1 - np.sum(shares**2)) / 2)
+
+
+def _rises(values: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the ranks of a column are correlated with the places of the rows, and within the
+    classes, too: a column that only differs between classes is not."""
+    from scipy.stats import rankdata
+
+    for group in (np.zeros_like(y), y):
+        mean = np.maximum(np.bincount(group), 1)
+        pair = rankdata(values), np.arange(len(y))
+        rank, place = (x - (np.bincount(group, x) / mean)[group] for x in pair)
+        if not np.sum(rank * place) ** 2 > RISING**2 * np.sum(rank**2) * np.sum(place**2):
+            return False
+    return True
 
 
 def as_table(x: Any) -> dict[str, Cells]:

@@ -24,9 +24,9 @@ class Vectors(Inputs):
 
     trained = True
     can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
-    one, many = "row", "tables"
+    one, many = "row", "tables of numbers"
     cells = ()
-    asks: ClassVar[tuple[str, ...]] = ()
+    asks: ClassVar[tuple[str, ...]] = ("sheet",)
     advice = (
         "name a CSV file (a spreadsheet program saves one), or use the learner photos for pictures"
     )
@@ -35,12 +35,7 @@ class Vectors(Inputs):
         return is_table(path)
 
     def read(
-        self,
-        learner: TaskLearner,
-        x: object,
-        what: str = "queries",
-        progress: OnItem | None = None,
-        bad: Bad | None = None,
+        self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         return checked_array(x, learner.problem.features, what)
 
@@ -79,10 +74,22 @@ class Tables(Vectors):
 
     axes = 2
     plain = False
+    many = "tables"
     like = "tables"
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
-    asks = ("columns", "without", "keep", "dates", "group", "matter")
+    asks = (
+        "sheet",
+        "columns",
+        "without",
+        "keep",
+        "dates",
+        "group",
+        "matter",
+        "fill_down",
+        "category",
+        "order",
+    )
 
     @property
     def predictor(self) -> type["TablePredictor"]:
@@ -144,8 +151,8 @@ def _sheet(asked: Asked, *paths: Path) -> "Sheet":
 
     if len(paths) != 1:
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
-    sheet = read_sheet(paths[0])
-    asked.tell(*filter(None, [sheet.remark]))
+    sheet = read_sheet(paths[0], asked.sheet)
+    asked.tell(*sheet.remark.splitlines())
     return sheet
 
 

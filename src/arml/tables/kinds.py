@@ -90,12 +90,22 @@ DATE = re.compile(
 )
 """A date in small letters with a weekday before it and a time after it; the last year is that of C:
 Fri Jan 5 14:30:00 2024."""
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
+MONTHS = (
+    *("jan|gen|ene", "f[eé][bv]", "m[aä]r|mrz|mrt", "a[pbv]r", "ma[yijg]|mei", "jun|juin|giu"),
+    *("jul|juil|lug", "a[uû]g|ago|ao[uû]", "se[pt]", "o[ck]t|ott|out", "nov", "d[eéi][cz]"),
+)
+"""How the names of months begin in English, German, French, Spanish, Italian, Portuguese and Dutch.
+"""
+QUARTER = re.compile(r"(\d{4})[- ]?q([1-4])|q([1-4])[-/ ]?(\d{4})")
+SHORT = re.compile(r"(?<!\d)\d\d?[-/. ]\w+[-/. ]\d\d(?!\d)")
+"""A date whose year may have two digits."""
+AHEAD = 10
+"""Years of two digits end so many years from now: 65 is 1965, the birth of somebody."""
 _PARTS = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
     "M": r"(?P<M>\d\d?)",
-    "B": f"(?P<B>{MONTHS.replace(' ', '|')})[a-z]*",
+    "B": rf"(?P<B>{'|'.join(MONTHS)})[^\W\d_]*",
     "D": r"(?P<D>\d\d?)(?:st|nd|rd|th)?",
     ".": r"\.",
 }
@@ -118,8 +128,17 @@ FORMS = {
     "ranges or ratios": re.compile(
         rf"{_N}[^\d+-]{{0,5}} ?(?:-|to|\.\.\.?|…|/|:|±|\+/-|x|×) ?{_N}\D{{0,9}}"
     ),
+    "amounts in several units": re.compile(rf"(?:{_N} ?(?:[^\W\d_]+\.?|['\"′″°]),? ?){{2,}}"),
+    "pairs of numbers": re.compile(r"[+-]?\d+\.\d+°? ?[,;] ?[+-]?\d+\.\d+°?"),
+    "hexadecimal numbers": re.compile(r"0[xX][\da-fA-F]+"),
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
+SUMS = re.compile(
+    r"(grand |sub)?totals?|sum|mean|average|avg\.?|median|s\.?d\.?|std\.?( ?dev\.?)?|min(imum|\.)?"
+    r"|max(imum|\.)?|gesamt|summe|mittel(wert)?|durchschnitt",
+    re.IGNORECASE,
+)
+"""Names of rows that are made of others."""
 ONE, EMPTY = "has one value in all rows", "is empty"
 KEEP = "; --keep or keep= uses it"
 
@@ -131,6 +150,12 @@ class Declared(list[AnyCell]):
         super().__init__(cells)
         self.order = tuple(map(text_of, order))
         """Its values, if they have an order."""
+
+
+def some_of(cells: Cells, places: Sequence[int]) -> list[AnyCell]:
+    """Some cells of a column; it stays declared if it is."""
+    found = [cells[i] for i in places]
+    return Declared(found, cells.order) if isinstance(cells, Declared) else found
 
 
 class Origin(NamedTuple):
@@ -244,12 +269,23 @@ class Time(Column, frozen=True, tag="time"):
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence["Column"]:
-        return [cls(name, str(c)) for c in cells if cls(name).one(c) is not None][:1]
+        """**Raises** `ValueError` if 59:59 may be minutes and seconds, because 1:02:30 is there."""
+        found = [cls(name, str(c)) for c in cells if cls(name).one(c) is not None]
+        texts = [way.example.strip() for way in found]
+        short = [text for text in texts if re.fullmatch(r"\d+:\d\d", text)]
+        long = [text for text in texts if re.fullmatch(r"\d+:\d\d:\d\d(\.\d+)?", text)]
+        clock = any(text[1] != ":" for text in long) and all(int(t[:-3]) < 24 for t in short)
+        if short and long and not clock and name not in origin.keep:
+            raise ValueError(
+                f"{origin.where}: {short[0]!r} in column {name!r} may be hours and minutes, or "
+                f"minutes and seconds beside {long[0]!r}: write 0:{short[0]} or {short[0]}:00"
+            )
+        return found[:1]
 
     def one(self, cell: AnyCell) -> float | None:
         if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > LONGEST:
             return None
-        text = tidy(text).casefold()
+        text = re.sub(r"(?<=\d) ?h ?(?=[0-5]\d$)", ":", tidy(text).casefold())  # 14h30
         if text[:1] == "-":
             return -value if (value := self.one(text[1:])) is not None else None
         match = CLOCK.fullmatch(text)
@@ -271,13 +307,28 @@ class Date(Column, frozen=True, tag="date"):
     kind = "date"
     order: str = ""
     """One of `ORDERS`."""
+    until: int = 2068
+    """The last year that two digits stand for."""
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
         """One for each order of day, month and year."""
-        return [cls(name, order=order) for order in ((origin.dates,) if origin.dates else ORDERS)]
+        until = datetime.date.today().year + AHEAD
+        found = [
+            cls(name, order=order, until=until)
+            for order in ((origin.dates,) if origin.dates else ORDERS)
+        ]
+        short = next((c for c in cells if isinstance(c, str) and SHORT.search(c)), "")
+        return [
+            msgspec.structs.replace(way, example=short) if way.one(short) is not None else way
+            for way in found
+        ]
 
     def one(self, cell: AnyCell) -> float | None:
+        when = self._when(cell)
+        return None if when is None else when.timestamp() / 86_400
+
+    def _when(self, cell: AnyCell) -> datetime.datetime | None:
         text = str(cell).strip()
         if len(text) > LONGEST or isinstance(cell, numbers.Number) or text.isdecimal():
             return None
@@ -285,11 +336,13 @@ class Date(Column, frozen=True, tag="date"):
         try:
             when = datetime.datetime.fromisoformat(text)
         except ValueError:
-            match = DATE.fullmatch(tidy(text).casefold())
+            text = tidy(text).casefold().replace(" de ", " ")
+            if quarter := QUARTER.fullmatch(text):
+                text = f"{quarter[1] or quarter[4]}-{3 * int(quarter[2] or quarter[3]) - 2}"
+            match = DATE.fullmatch(text)
             if match is None or (when := self._spelled(match)) is None:
                 return None
-        when = when if when.tzinfo is not None else when.replace(tzinfo=datetime.UTC)
-        return when.timestamp() / 86_400
+        return when if when.tzinfo is not None else when.replace(tzinfo=datetime.UTC)
 
     def _spelled(self, match: re.Match[str]) -> datetime.datetime | None:
         date = re.sub(r"[,.]? |/", "-", match["date"] + (match["year"] or ""))
@@ -298,14 +351,20 @@ class Date(Column, frozen=True, tag="date"):
         for form in (*ORDERS[""], *ORDERS.get(self.order, ())):
             if found := form.fullmatch(date):
                 part = {"M": "0", "D": "1", **found.groupdict()}
-                year = int(part.get("Y") or 1969 + (int(part["y"]) + 31) % 100)
-                month = MONTHS.index(part["B"]) // 4 + 1 if "B" in part else int(part["M"])
+                first = self.until - 99
+                year = int(part.get("Y") or first + (int(part["y"]) - first) % 100)
+                month = (
+                    1 + next(i for i, name in enumerate(MONTHS) if re.fullmatch(name, part["B"]))
+                    if "B" in part
+                    else int(part["M"])
+                )
                 with contextlib.suppress(ValueError):
                     return datetime.datetime(year, month, int(part["D"]), hour, minute, second)
         return None
 
     def about(self) -> str:
-        return f"date ({self.order})" if self.order else "date"
+        year = self.example and f", {self.example!r} is {self._when(self.example):%Y-%m-%d}"
+        return (f"date ({self.order})" if self.order else "date") + year
 
 
 class Category(Column, frozen=True, tag="category"):
@@ -331,7 +390,8 @@ class Category(Column, frozen=True, tag="category"):
         return values, odd
 
     def about(self) -> str:
-        values = f"{', '.join(self.texts[:_SHOWN])}{', ...' if len(self.texts) > _SHOWN else ''}"
+        values = ", ".join(text or "empty" for text in self.texts[:_SHOWN])
+        values += ", ..." * (len(self.texts) > _SHOWN)
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
 
@@ -368,6 +428,11 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
     known = [i for i, cell in enumerate(cells) if not missing(cell)]
     if not known:
         raise UnusedColumn(EMPTY)
+    value = text_of(cells[known[0]])
+    gaps = len(known) < len(cells) and name not in origin.keep
+    if gaps and all(text_of(cells[i]) == value for i in known):
+        hint = f"column {name!r}: an empty cell counts as another value than {value!r}"
+        return Category(name, texts=("", value)), [hint]
     if isinstance(cells, Declared):
         texts = cells.order or tuple(sorted({text_of(cells[i]) for i in known}))
         return Category(name, texts=texts, ordered=bool(cells.order)), []
@@ -384,10 +449,11 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
         if whole := [fit for fit in fits if not strange(cells, fit.odd)]:
             for one, other in itertools.pairwise(whole if kind is Date else []):
                 if len(unlike := np.flatnonzero(np.abs(one.values - other.values) > 0)):
+                    orders = [fit.column.about().partition(",")[0] for fit in (one, other)]
                     raise ValueError(
                         f"{origin.where}: the dates of column {name!r}, such as "
-                        f"{cells[int(unlike[0])]!r}, can be read as a {one.column.about()} or a "
-                        f"{other.column.about()}: choose with --dates (dates=...), or write them "
+                        f"{cells[int(unlike[0])]!r}, can be read as a {orders[0]} or a "
+                        f"{orders[1]}: choose with --dates (dates=...), or write them "
                         "as 2024-05-31"
                     )
             words = sorted({repr(normal(cells[i])) for i in whole[0].odd})

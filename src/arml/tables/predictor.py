@@ -26,6 +26,7 @@ them, because its kernel needs time with the square of the rows.
     Statistics 2021).
 """
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -52,6 +53,7 @@ from arml.predict.inputs import (
     checked_labels,
     checked_targets,
     missing,
+    weighted,
 )
 from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
 from arml.predict.predictor import by_chunks, called
@@ -70,7 +72,21 @@ from arml.tables.columns import (
     sums,
     width_of,
 )
-from arml.tables.kinds import Dates, normal, targets_in, text_of
+from arml.tables.kinds import (
+    FREE,
+    Cells,
+    Dates,
+    Declared,
+    Number,
+    OddCells,
+    Origin,
+    UnusedColumn,
+    column_of,
+    normal,
+    some_of,
+    targets_in,
+    text_of,
+)
 from arml.tables.sheet import Sheet
 
 MOST_ROWS = 1_000
@@ -130,9 +146,10 @@ class TablePredictor(Predictor):
         y: Float[np.ndarray, " n"] | Int[np.ndarray, " n"],
         classes: np.ndarray | None,
         groups: Int[np.ndarray, " n"] | None = None,
+        times: Float[np.ndarray, " n"] | None = None,
     ) -> None:
         self.learner, self.schema, self.values, self.y = learner, schema, values, y
-        self.classes, self.groups = classes, groups
+        self.classes, self.groups, self.times = classes, groups, times
         self.most = FOLDS if len(y) <= FEW else _PARTS
 
     @classmethod
@@ -145,9 +162,18 @@ class TablePredictor(Predictor):
         **options: Any,
     ) -> "TablePredictor":
         """The predictor of rows: see `learned`. It warns of each column that is not used because
-        its cells say nothing about new rows, and of each hint."""
+        its cells say nothing about new rows, and of each hint. With a weight of 2 a row counts as
+        if it came twice, with 0 it is left out; other weights are refused."""
         if sample_weight is not None:
-            raise ValueError("a learner of tables cannot use sample weights: leave them out")
+            table, groups = as_table(x), options.pop("groups", None)
+            rows = np.arange(len(next(iter(table.values()))))
+            rows, y, weight, groups = weighted(rows, y, sample_weight, groups)
+            if weight is None or np.any(weight % 1):
+                raise ValueError("a learner of tables takes whole sample weights: leave them out")
+            counts = weight.astype(int)
+            rows, y = np.repeat(rows, counts), np.repeat(np.asarray(y), counts)
+            x = {name: some_of(cells, rows.tolist()) for name, cells in table.items()}
+            options["groups"] = None if groups is None else np.repeat(groups, counts)
         predictor = learned(learner, x, y, **options)
         for name in predictor.keys:
             if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
@@ -165,7 +191,7 @@ class TablePredictor(Predictor):
             learner = learner.with_estimator(remade(task.estimator))
         classes = None if task.classes is None else np.asarray(task.classes)
         schema = msgspec.convert(task.reader, Schema)
-        given = arrays["x"], arrays["y"], classes, arrays.get("groups")
+        given = arrays["x"], arrays["y"], classes, arrays.get("groups"), arrays.get("times")
         predictor = cls(learner, schema, *given)
         if "weights" in arrays:
             weights = zip(predictor.choice.models, arrays["weights"].tolist(), strict=True)
@@ -364,6 +390,26 @@ class TablePredictor(Predictor):
             return {name: outputs[:, :1] for name, outputs in found.items()}
         return {name: softmax(outputs) for name, outputs in found.items()}
 
+    def reliability(self, groups: Any = None) -> Any:
+        """See `PredictorBase`. If the rows have times, it also says how well the earlier ones
+        predict the last fifth."""
+        found, times = super().reliability(groups), self.times
+        if times is None or np.sum(~np.isnan(times)) < 2 * MANY:
+            return found
+        first = np.nanquantile(times, 0.8, method="higher")
+        train, test = np.flatnonzero(times < first), np.flatnonzero(times >= first)
+        if len(train) < MANY or len({*self.y[train]}) < len(
+            () if self.classes is None else self.classes
+        ):
+            return found
+        outputs, y = self._refit(train, test)[self.model], self.y[test]
+        said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
+        if self.classes is not None:
+            said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%}"
+        by = self.schema.order
+        note = f"the last {len(test)} rows by {by!r}, predicted from those before: {said}"
+        return replace(found, notes=(note,))
+
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
         label (or log-density of its number) falls, when the other examples predict it and its cell
@@ -429,7 +475,8 @@ class TablePredictor(Predictor):
         if self.learner.estimator is not None:
             task |= {"estimator": facts_of(self.learner.estimator)}
         support = {"x": self.values, "y": self.y}
-        support |= {} if self.groups is None else {"groups": self.groups}
+        more = {"groups": self.groups, "times": self.times}
+        support |= {name: each for name, each in more.items() if each is not None}
         support["weights"] = np.array([self.weights.get(k, 0.0) for k in self.choice.models])
         write_learner(self.learner, folder, support=support, task=task)
 
@@ -471,6 +518,9 @@ def learned(
     keep: Sequence[str] = (),
     dates: Dates | None = None,
     groups: object = None,
+    fill_down: bool = False,
+    category: Sequence[str] = (),
+    order: str | None = None,
 ) -> TablePredictor:
     """The predictor of the rows `x` (see `as_table`) with the labels or targets `y`.
 
@@ -481,12 +531,18 @@ def learned(
     - `keep`, `dates`: see `schema_of`.
     - `groups`: a value for each row, or the name of a column with such values, which is not used
       otherwise. Rows with the same value are left out together wherever rows are.
+    - `fill_down`: whether a row without a group belongs to that of the row above.
+    - `category`: columns whose numbers are codes.
+    - `order`: the column by which rows are ordered in time; if not given, the column of dates that
+      rises or falls most with the rows.
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
     table, without, keep = as_table(x), [*map(normal, without)], [*map(normal, keep)]
     group = [normal(groups)] if isinstance(groups, str) else []
-    for names, what in (without, "leave out"), (keep, "keep"), (group, "group by"):
+    category, ordered = [*map(normal, category)], [normal(order)] if order else []
+    asked = (without, "leave out"), (keep, "keep"), (group, "group by")
+    for names, what in (*asked, (category, "use as a category"), (ordered, "order by")):
         for name in names:
             if name not in table:
                 raise ValueError(
@@ -500,19 +556,62 @@ def learned(
         places = checked_targets(y, learner.problem, n)[0].ravel()  # small differences stay
     else:
         classes, places = checked_labels(y, n)
+        numbers, odd = Number("").parse(classes.tolist())
+        if len(classes) > max(FREE, n / 4) and not odd and np.any(numbers % 1):
+            raise ValueError(
+                f"{where}: expected classes, got {len(classes)} different numbers in {n} rows: "
+                "predict numbers (the learner tables-regression)"
+            )
+    table |= {name: Declared(table[name], ()) for name in category}
     if group:
-        groups = [None if missing(cell) else text_of(cell) for cell in table[group[0]]]
+        groups = _groups(group[0], table[group[0]], fill_down, where, lines)
     together = checked_groups(groups, n)
     used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
-    asked = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
+    named = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
     texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
     labels = np.asarray(y).tolist()
     rows = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
     hints = (*schema.hints, *alike(texts, "labels"), *rows)
-    schema = replace(schema, left_out={**asked, **schema.left_out}, hints=hints)
+    by, times = _times(table, schema, ordered[0] if ordered else None, Origin(where, lines, dates))
+    schema = replace(schema, left_out={**named, **schema.left_out}, hints=hints, order=by)
     values = schema.parse(table, where, lines)
-    return TablePredictor(learner, schema, values, places, classes, together)
+    return TablePredictor(learner, schema, values, places, classes, together, times)
+
+
+def _groups(
+    name: str, cells: Cells, fill_down: bool, where: str, lines: Sequence[int] | None
+) -> list[str]:
+    """The group of each row. **Raises** `ValueError` for rows without one."""
+    gaps = [i for i, cell in enumerate(cells) if missing(cell)]
+    if gaps and (not fill_down or gaps[0] == 0):
+        rows = ", ".join(str(lines[i] if lines is not None else i + 1) for i in gaps[:MANY])
+        raise ValueError(
+            f"{where}: no group in column {name!r} of row {rows}{', ...' * (len(gaps) > MANY)}: "
+            "fill the cells, or give --fill-down (fill_down=True) if they continue the row above"
+        )
+    last = np.maximum.accumulate([0 if i in {*gaps} else i for i in range(len(cells))])
+    return [text_of(cells[i]) for i in last]
+
+
+def _times(
+    table: Mapping[str, Cells], schema: Schema, asked: str | None, origin: Origin
+) -> tuple[str, Float[np.ndarray, " n"] | None]:
+    """The column by which rows are ordered in time, and its values."""
+    dates = [column.name for column in schema.columns if column.kind == "date"]
+    best: tuple[float, str, Any] = -1.0, "", None
+    for name in [asked] if asked else [*dates, *schema.left_out]:
+        with contextlib.suppress(UnusedColumn, OddCells):
+            column, _ = column_of(name, table[name], origin)
+            times = column.parse(table[name])[0]
+            known = np.flatnonzero(~np.isnan(times))
+            if column.kind == "date" or (asked and column.kind != "category"):
+                with np.errstate(all="ignore"):
+                    rises = abs(np.nan_to_num(np.corrcoef(times[known], known)[0, 1]))
+                best = max(best, (float(rises), name, times), key=lambda one: one[0])
+    if asked and not best[1]:
+        raise ValueError(f"{origin.where}: {asked!r} gives no order: name numbers or dates")
+    return best[1:]
 
 
 def learned_table(

@@ -1,24 +1,40 @@
-"""A table in a file: CSV with a header (commas, semicolons or tabs between cells), or Excel."""
+"""A table in a file: CSV with a header (commas, semicolons or tabs between cells), a spreadsheet,
+Parquet, or JSON lines.
+
+Rows that are no data are left out, and `Sheet.remark` names each: titles above the header, units
+below it, and at the end sums of other rows and notes.
+"""
 
 import contextlib
 import csv
+import gzip
 import io
+import itertools
 import re
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from arml.results.machine import extra
+from arml.tables.columns import as_table
 from arml.tables.kinds import (
+    NUMBER,
+    SUMS,
     AnyCell,
     Number,
+    is_number,
     missing,
     named_cells,
     normal,
+    some_of,
     split_number,
+    strange,
     text_of,
 )
 
@@ -31,8 +47,42 @@ THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Digits whose comma may also separate thousands: 1,234."""
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
+UNITS = re.compile(
+    r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
+    re.IGNORECASE,
+)
+"""A unit in a cell of its own: cm, [kg/m²], °C."""
+BOOKS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
+"""Endings of spreadsheets."""
+LARGEST = 2**29
+"""Bytes of a compressed file, beyond which it is not read."""
 
 _Cells = dict[str, list[AnyCell]]
+
+
+CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
+"""The begin of a cell in a sheet of an Excel file."""
+
+
+class Most(NamedTuple):
+    """The largest table that is read; beyond it the reading ends with an error."""
+
+    rows: int = 2**40
+    columns: int = 2**40
+    cells: int = 20_000_000
+    """A cell of a CSV file takes a hundred bytes."""
+    book: int = 5_000_000
+    """Cells of an Excel file with a content or a format; one takes half a kilobyte."""
+
+    def check(self, where: str, **counts: int) -> None:
+        """Raise `ValueError` in one line if there are more rows, columns or cells."""
+        for name, n in counts.items():
+            if n > (most := getattr(self, name)):
+                what = "cells of an Excel file" if name == "book" else name
+                raise ValueError(
+                    f"{where}: at most {most:,} {what} are read, got more: leave some out, or "
+                    "predict Parquet files with --on ray"
+                )
 
 
 class Sheet(NamedTuple):
@@ -45,11 +95,11 @@ class Sheet(NamedTuple):
     lines: list[int]
     """The line of the file at which each row begins; the header is on line 1."""
     remark: str = ""
-    """How the letters were read, if the file does not say it."""
+    """Lines on how it was read, if the file does not say it, and on rows that are left out."""
 
     def rows(self, places: Sequence[int]) -> "Sheet":
         """Some of the rows."""
-        cells = {name: [column[i] for i in places] for name, column in self.cells.items()}
+        cells = {name: some_of(column, places) for name, column in self.cells.items()}
         return self._replace(cells=cells, lines=[self.lines[i] for i in places])
 
     def without(self, column: str | None) -> "Sheet":
@@ -75,41 +125,78 @@ class Sheet(NamedTuple):
         return [answers[i] for i in known], inputs.rows(known), inputs.rows(unknown)
 
 
-def read_sheet(path: Path) -> Sheet:
-    """**Raises** `ValueError` in one line for a file that is no table."""
+def read_sheet(path: Path, sheet: str | None = None) -> Sheet:
+    """The table of a file; `sheet` names one of a spreadsheet, the first visible one if not given.
+    **Raises** `ValueError` in one line for a file that is no table."""
     try:
+        if path.stat().st_size > 2**30:
+            raise ValueError(f"{path}: it has more than 1 GiB: take fewer rows or columns")
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}: check the path") from error
-    return sheet_of_file(data, str(path))
+    return sheet_of_file(data, str(path), sheet)
 
 
-def sheet_of_file(data: bytes, name: str) -> Sheet:
+def sheet_of_file(
+    data: bytes,
+    name: str,
+    sheet: str | None = None,
+    most: Most = Most(),  # noqa: B008
+) -> Sheet:
     """`read_sheet` of the bytes of a file of this name. A CSV file is in UTF-8, in UTF-16 with its
     mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
-    if name.lower().endswith(".xlsx"):
-        return _excel(data, name)
+    ending = name.lower().removesuffix(".gz").rpartition(".")[2]
+    if sheet is not None and ending not in BOOKS:
+        raise ValueError(f"{name} has no sheets: leave --sheet out")
+    if ending == "parquet":
+        parquet = extra("pyarrow.parquet", "parquet", "Parquet files")
+    try:
+        if name.lower().endswith(".gz"):
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(LARGEST + 1)
+            if len(data) > LARGEST:
+                raise ValueError("it is too large: cut it into several")
+        if ending == "parquet":
+            return _records(parquet.read_table(io.BytesIO(data)), name)
+        if ending in ("jsonl", "ndjson"):
+            rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
+            keys = dict.fromkeys(key for row in rows for key in row)
+            return _records({key: [row.get(key) for row in rows] for key in keys}, name)
+    except (ValueError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
+    if ending in BOOKS:
+        if ending in ("xlsx", "xlsm"):
+            _check_book(data, name, most)
+        return _book(data, name, sheet, ending)
+    text, remark = decoded(data, name, "save it as CSV in UTF-8")
+    return _remarked(sheet_of(text, name, most), remark)
+
+
+def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
+    """The text in a file of this name, and how its letters were read, if that is a guess.
+
+    **Raises** `ValueError` with the advice for a file that is no text."""
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(code)
             if code != "cp1252":
-                return sheet_of(text, name)
+                return text, ""
             if "\0" not in text:
                 odd = re.findall(r"\w*[^\x00-\x7f]\w*", text)[0]
-                remark = f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
-                return sheet_of(text, name)._replace(remark=remark)
-    raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: save it as CSV in UTF-8")
+                return text, f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
+    raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: {advice}")
 
 
-def sheet_of(text: str, where: str) -> Sheet:
+def sheet_of(text: str, where: str, most: Most = Most()) -> Sheet:  # noqa: B008
     """`read_sheet` of a text, which errors call `where`. The delimiter is that which a first line
     `sep=;` names, or `_delimiter` finds."""
     text = text.removeprefix("\ufeff")
     stated = re.match(r"\s*\"?sep=(.)\"?\r?\n", text)
     start = text[stated.end() :] if stated else text
     delimiter = stated[1] if stated else _delimiter(start)
-    lines, rows = _rows(start, where, delimiter, 1 + text.count("\n", 0, len(text) - len(start)))
+    line = 1 + text.count("\n", 0, len(text) - len(start))
+    lines, rows = _rows(start, where, delimiter, line, most)
     sheet = _columns(lines, rows, where)
     return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
 
@@ -138,20 +225,95 @@ def numbers_of(
     return x, names
 
 
-def _excel(data: bytes, name: str) -> Sheet:
-    """The first sheet of an Excel file."""
-    openpyxl = extra("openpyxl", "excel", "Excel files")
+def _check_book(data: bytes, where: str, most: Most) -> None:
+    """Count the cells of an Excel file, which takes a small part of the time that it takes to read
+    them: a megabyte can hold thirty million. **Raises** as `Most.check`."""
+    cells, damaged = 0, (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+    with contextlib.suppress(*damaged), zipfile.ZipFile(io.BytesIO(data)) as book:
+        for name in book.namelist():
+            with contextlib.closing(book.open(name)) as file:
+                while name.startswith("xl/worksheets/") and (part := file.read(2**20)):
+                    cells += len(CELL.findall(part))
+                    most.check(where, book=cells)
+
+
+def _records(x: Any, where: str) -> Sheet:
+    """A table without a header line."""
+    cells = {k: c if isinstance(c, list) else [*c] for k, c in as_table(x).items()}
+    return Sheet(where, cells, [*range(1, 1 + len(next(iter(cells.values()))))])
+
+
+def _remarked(sheet: Sheet, *lines: str) -> Sheet:
+    return sheet._replace(remark="\n".join(filter(None, [*lines, sheet.remark])))
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:120]
+
+
+def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
+    """A sheet of a spreadsheet: the `wanted` one, or the first that is visible.
+
+    **Raises** `ValueError` in one line for another name, and for formulas without a value.
+    """
+    excel = ending in ("xlsx", "xlsm")
+    file = io.BytesIO(data)
+    package = ("openpyxl", "excel") if excel else ("python_calamine", "spreadsheets")
+    reader = extra(*package, f".{ending} files")
     try:
-        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        sheet = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+        packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
+        if sum(one.file_size for one in packed) > LARGEST:
+            raise ValueError("it is too large: save the sheet as CSV")
+        if excel:
+            book = reader.load_workbook(file, data_only=True)
+            shown = {one.title: one.sheet_state == "visible" for one in book.worksheets}
+        else:
+            book = reader.CalamineWorkbook.from_filelike(file)
+            visible = reader.SheetVisibleEnum.Visible
+            shown = {one.name: one.visible == visible for one in book.sheets_metadata}
+        title = wanted or next((one for one in shown if shown[one]), None)
+        if title not in shown:
+            raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
+        if excel:
+            rows, merged = (
+                [[*row] for row in book[title].iter_rows(values_only=True)],
+                [
+                    (one.min_row - 1, one.min_col - 1, one.max_row, one.max_col)
+                    for one in book[title].merged_cells.ranges
+                ],
+            )
+            formulas = reader.load_workbook(file, read_only=True)[title].iter_rows()
+        else:
+            sheet = book.get_sheet_by_name(title)
+            rows, formulas = sheet.to_python(skip_empty_area=False), ()
+            merged = [
+                (*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()
+            ]
+        for row, cells in zip(rows, formulas, strict=False):
+            for value, cell in zip(row, cells, strict=False):
+                if value is None and cell.data_type == "f":
+                    raise ValueError(
+                        f"the formula in {cell.coordinate} of sheet {title!r} was never "
+                        "calculated: open the file in a spreadsheet program, and save it"
+                    )
     except Exception as error:  # zip files that are none, XML that is none
-        raise ValueError(f"{name}: no Excel file: {' '.join(str(error).split())[:120]}") from error
-    kept = [i for i, row in enumerate(sheet) if any(cell is not None for cell in row)]
-    return _columns([i + 1 for i in kept], [sheet[i] for i in kept], name)
+        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
+    for top, left, bottom, right in merged:
+        for cells in rows[top:bottom]:
+            cells[left:right] = [rows[top][left]] * (right - left)
+    kept = [i for i, row in enumerate(rows) if any(cell not in (None, "") for cell in row)]
+    others = [one for one in shown if one != title]
+    return _remarked(
+        _columns([i + 1 for i in kept], [rows[i] for i in kept], name),
+        f"{name}: read the sheet {title!r}, and not {', '.join(others)}: choose with --sheet"
+        * bool(others and wanted is None),
+        f"{name}: merged cells have the value of their first: {len(merged)}" * bool(merged),
+    )
 
 
 def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     """The cells below the header by column."""
+    lines, rows, said = _data(lines, rows, where)
     if len(rows) < 2:
         found = "has a header alone" if rows else "is empty"
         wanted = "one or more rows" if rows else "a header and one or more rows"
@@ -175,7 +337,56 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
         if name in columns:
             raise ValueError(f"{where}: two columns are named {name!r}: rename or remove one")
         columns[name] = cells
-    return Sheet(where, columns, lines[1:])
+    return Sheet(where, columns, lines[1:], "\n".join(said))
+
+
+def _data(
+    lines: list[int], rows: list[list[AnyCell]], where: str
+) -> tuple[list[int], list[list[AnyCell]], list[str]]:
+    """The header and the rows of data, and a line for each other row: titles, units, sums and
+    notes."""
+    lines, rows, said = [*lines], [*rows], list[str]()
+
+    def drop(place: int, what: str) -> None:
+        said.append(f"{where}: left out row {lines.pop(place)}, which seems to be {what}")
+        rows.pop(place)
+
+    while len(rows) > 2 and len(title := _texts(rows[0])) == 1 < len(names := _texts(rows[1])):
+        if rows[0][0] in (None, "") or any(map(split_number, names)):
+            break
+        drop(0, f"a title above the header: {title[0]!r}")
+    width = len(_texts(rows[0])) if rows else 0
+    while len(rows) > 3:
+        last = _texts(rows[-1])
+        column = {str(row[0]).strip() for row in rows[:-1] if row}
+        first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
+        if width > 2 and last == [first] and mark and first not in column:
+            drop(-1, f"a note: {first!r}")
+        elif len(last) > 1 and SUMS.fullmatch(first) and first not in column:
+            drop(-1, f"made of other rows: {first!r}")
+        else:
+            break
+    if len(rows) > 2 and _is_units(*rows[1:]):
+        drop(1, f"the units: {', '.join(_texts(rows[1]))}")
+    return lines, rows, said
+
+
+def _texts(row: Sequence[AnyCell]) -> list[str]:
+    """The different cells of a row that are not empty, as texts."""
+    return [*dict.fromkeys(text for c in row if c is not None and (text := str(c).strip()))]
+
+
+def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
+    """Whether each cell of a row is empty or may be a unit, and numbers are below one or more."""
+    found = False
+    for place, cell in enumerate(first):
+        below = [row[place] for row in others if place < len(row) and not missing(row[place])]
+        text = "" if cell is None else str(cell).strip()
+        if text and (not UNITS.fullmatch(text) or text in map(str, below)):
+            return False
+        numbers = bool(below) and all(is_number(c) or split_number(c) for c in below)
+        found = found or bool(text and numbers and strange([text], [0]))
+    return found
 
 
 def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
@@ -183,23 +394,31 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
     ones, a column stays as it is if all of its commas may separate thousands.
 
     **Raises** `ValueError` if there are decimal commas, and the points of a column may separate
-    thousands: all of them, or any beside decimal commas.
+    thousands: all of them, or any beside decimal commas. And where commas are `sure` to be decimal
+    ones, but there is no fraction of either kind.
     """
     commas = {}
     for name, cells in columns.items():
         parts = (split_number(cell) for cell in cells if "," in cell)
         if some := [part[1] for part in parts if part and COMMA.fullmatch(part[1])]:
             commas[name] = sure or not all(map(THOUSANDS.fullmatch, some))
+    pointed = {
+        name: [c for c in map(str.strip, cells) if "." in c] for name, cells in columns.items()
+    }
     if not any(commas.values()):
-        return columns
+        every = itertools.chain.from_iterable(pointed.values())
+        fractions = (NUMBER.fullmatch(c) and not POINTS.fullmatch(c) for c in every)
+        if not sure or any(fractions):
+            return columns
+    why = "the file has decimal commas" if commas else "semicolons separate the cells"
     for name, cells in columns.items():
-        points = [cell for cell in map(str.strip, cells) if "." in cell]
+        points = pointed[name]
         grouped = [cell for cell in points if POINTS.fullmatch(cell)]
         unclear = [cell for cell in cells if "," in cell] if not commas.get(name, True) else []
         if unclear or (grouped and (name in commas or len(grouped) == len(points))):
             raise ValueError(
                 f"{where}: the {'comma' if unclear else 'point'} of {[*unclear, *grouped][0]!r} in "
-                f"column {name!r} may separate thousands, because the file has decimal commas: "
+                f"column {name!r} may separate thousands, because {why}: "
                 "write it without, or another way if it is a fraction"
             )
     return {
@@ -214,22 +433,31 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
 
 
 def _delimiter(text: str) -> str:
-    """The delimiter that is as frequent in the header as in the next row; most frequent in the
-    header, if several are."""
-    full = (line for line in text.splitlines() if line.strip())
+    """The delimiter that is as frequent in a line as in the next, for most of the first lines; the
+    most frequent one, if several are."""
     # Commas inside quotes divide nothing.
-    header, row = (re.sub('"[^"]*"', "", next(full, "")) for _ in range(2))
-    counts = {d: header.count(d) for d in DELIMITERS}
-    return max(DELIMITERS, key=lambda d: (0 < counts[d] == row.count(d), counts[d]))
+    lines = [line for line in re.sub('"[^"]*"', "", text[:50_000]).splitlines() if line.strip()]
+
+    def score(delimiter: str) -> tuple[int, int]:
+        counts = [line.count(delimiter) for line in lines[:10]]
+        return sum(0 < a == b for a, b in itertools.pairwise(counts)), max(counts, default=0)
+
+    return max(DELIMITERS, key=score)
 
 
-def _rows(text: str, where: str, delimiter: str, line: int) -> tuple[list[int], list[list[str]]]:
-    """The rows that are not blank, and the lines at which they begin, from `line`."""
-    lines, rows, first = [], [], line
+def _rows(
+    text: str, where: str, delimiter: str, line: int, most: Most
+) -> tuple[list[int], list[list[str]]]:
+    """The rows that are not blank, and the lines at which they begin, from `line`. **Raises** as
+    `Most.check`."""
+    lines, rows = list[int](), list[list[str]]()
+    first, cells = line, 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
+                cells += len(row)
+                most.check(where, rows=len(rows), columns=len(row), cells=cells)
                 lines.append(line)
                 rows.append(row)
             line = reader.line_num + first

@@ -19,7 +19,7 @@ from arml.datasets.arrays import family_of
 from arml.datasets.folders import PARTS, ImageFamily, Parts, Progress, TooFewError, family_name
 from arml.datasets.splits import check_split, cut, part_sizes, read_split, write_split
 from arml.results.files import Json, JsonView, checksum, read_json
-from arml.tasks.images import Augmented, MixedShots, image_episodes, mirror_keeps_classes
+from arml.tasks.images import MIRROR_LOSS, Augmented, MixedShots, image_episodes, mirror_loss
 
 
 class Splits(NamedTuple):
@@ -170,7 +170,7 @@ class EpisodeOptions(Options):
         if part != "train":
             return tasks
         if self.augment:
-            mirrored = [mirror_keeps_classes(f, (f.split or {})[part]) for f in families]
+            mirrored = [mirror_loss(f, (f.split or {})[part]) < MIRROR_LOSS for f in families]
             tasks = Augmented(tasks.families, tasks.problem, tasks, jnp.asarray(mirrored))
         return self.with_fewer_shots(tasks)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import jax
 
 from arml.results.files import Json
-from arml.results.machine import cores, large_pages
+from arml.results.machine import cores, malloc_settings
 
 
 def provenance(devices: int = 1) -> Json:
     """Where a run is made: `commit`, the `versions` that a score may depend on, and the `device`:
     the accelerator, with their number if there are several, and the processor with its usable
-    cores; and whether memory came in `large_pages`."""
+    cores; and the settings of `malloc`."""
     packages = ("arml", "jax", "jaxlib", "equinox", "optax", "numpy")
     versions = {name: version(name) for name in packages}
     model = platform.processor() or platform.machine()
@@ -30,7 +30,7 @@ def provenance(devices: int = 1) -> Json:
         device = f"{several}{first.device_kind} ({device})"
     python = {"python": platform.python_version()}
     made = {"commit": commit(), "versions": python | versions, "device": device}
-    return {**made, "large_pages": large_pages()}
+    return {**made, "malloc": malloc_settings()}
 
 
 def commit() -> str | None:

@@ -1,0 +1,248 @@
+"""Verdicts: several methods, each compared with one of them over trainings and tasks.
+
+The family of Holm's correction is all differences of one table.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, overload
+
+from rich.console import Console
+
+from arml.report.tables import (
+    METRIC_NAMES,
+    Cell,
+    Line,
+    Table,
+    grid,
+    interval,
+    latex,
+    markdown,
+    number,
+    spread_of,
+)
+from arml.results.comparisons import (
+    SEEDS,
+    Comparison,
+    compare_seeds,
+    compare_two,
+    holm,
+    over_tasks,
+    over_trainings,
+    probability,
+)
+from arml.results.files import RunError
+from arml.results.folder import read_config, seeds_in
+from arml.results.scores import Scores, check_paired, read_scores
+
+HOW = (
+    "± over trainings is the 95% interval of the mean over trainings, by Student's t; ± over tasks "
+    "is that of the scores averaged over trainings. A difference is the method minus the "
+    "reference, over trainings and tasks if both have two trainings or more, and over tasks alone "
+    "otherwise. p has Holm's correction over all differences of the table; it needs "
+    f"{SEEDS} trainings of each."
+)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Several methods on the same tasks, each compared with the one named `against`.
+
+        verdicts = arml.compare({"ours": runs, "maml": others}, against="maml")
+        verdicts["ours"].mean, verdicts["ours"].adjusted, verdicts["ours"].verdict
+        print(verdicts); verdicts.to_latex()
+
+    `verdicts[NAME]` is the `Comparison` of that method minus the reference.
+    """
+
+    scores: Mapping[str, Sequence[Scores]]
+    """The scores of each training, by method."""
+    against: str
+    differences: Mapping[str, Comparison]
+    """By method, without the reference; p-values adjusted for their number."""
+
+    def __getitem__(self, name: str) -> Comparison:
+        return self.differences[name]
+
+    @property
+    def metric(self) -> str:
+        """accuracy or mse."""
+        return next(scores.metric for some in self.scores.values() for scores in some)
+
+    def table(self) -> Table:
+        """Mean, intervals, difference, p and verdict of each method."""
+        lines, metric = [], self.metric
+        for name, some in self.scores.items():
+            lines.append(Line(name, tuple(map(Cell, (*score_cells(some), *self.cells(name))))))
+        what = METRIC_NAMES.get(metric, "Score")
+        better = {"mse": "lower is better; ", "accuracy": "higher is better; "}.get(metric, "")
+        first = next(iter(self.scores.values()))[0]
+        caption = f"{what}, {better}{len(first):,} {first.split} tasks. {HOW}"
+        title = f"Differences from {self.against}"
+        return Table(title, ("Method", *score_head(metric), *VERDICT), tuple(lines), caption)
+
+    def cells(self, name: str) -> tuple[str, str, str]:
+        """The difference of a method from the reference, p and the verdict, as text."""
+        if name == self.against:
+            return "reference", "", ""
+        found = self[name]
+        return difference(found), chance(found), told(found)
+
+    def to_markdown(self) -> str:
+        """The table in Markdown, with its caption."""
+        table = self.table()
+        return f"{markdown(table)}\n\n{table.caption}\n"
+
+    def to_latex(self) -> str:
+        """The table in LaTeX; it needs the package booktabs."""
+        return latex(self.table())
+
+    def to_html(self) -> str:
+        """The table as a page of its own."""
+        from arml.report.render import block, html
+
+        table = self.table()
+        return html(table.title, [], {"Comparison": [block("table", table=table)]})
+
+    def to_csv(self) -> str:
+        """The unrounded numbers, a row for each method; accuracies and their differences are
+        shares of one. An empty cell is a number that does not exist."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        head = "method metric tasks trainings mean ci95_trainings ci95_tasks sd difference "
+        head += "difference_ci95 p p_adjusted verdict why"
+        writer.writerow(head.split())
+        for name, some in self.scores.items():
+            means, found = [scores.mean for scores in some], self.differences.get(name)
+            row: list[Any] = [name, self.metric, len(some[0]), len(some), fmean(means)]
+            row += [over_trainings(means), over_tasks(some), spread_of(means)]
+            one = found or Comparison()
+            row += [one.mean, one.ci95, one.p, one.adjusted]
+            writer.writerow([*row, *((one.verdict, one.why) if found else ("", ""))])
+        return text.getvalue()
+
+    def __str__(self) -> str:
+        table, console = self.table(), Console(file=io.StringIO(), width=400, record=True)
+        rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
+        console.print(grid(table.columns, rows, box=None))
+        return f"{console.export_text()}{table.caption}\n"
+
+
+VERDICT = ("Difference", "p", "Verdict")
+"""The columns of `Verdicts.cells`."""
+
+
+def score_head(metric: str) -> tuple[str, str, str]:
+    """The columns of `score_cells`."""
+    return f"{METRIC_NAMES.get(metric, 'Score')} ± over trainings", "± over tasks", "Trainings (SD)"
+
+
+def score_cells(some: Sequence[Scores]) -> tuple[str, str, str]:
+    """The mean of some trainings with its interval over trainings, the interval over tasks, and
+    their number with the standard deviation of their means, as text."""
+    means, metric = [scores.mean for scores in some], some[0].metric
+    spread = "" if (sd := spread_of(means)) is None else f" ({number(sd, metric)})"
+    tasks = f"± {number(over_tasks(some), metric)}"
+    return interval(fmean(means), over_trainings(means), metric), tasks, f"{len(some)}{spread}"
+
+
+def difference(found: Comparison) -> str:
+    """The difference with its interval, accuracies in points; empty where it is not finite."""
+    if found.mean is None:
+        return ""
+    scale, digits = (100, 2) if found.metric == "accuracy" else (1, 3)
+    half = "" if found.ci95 is None else f" ± {scale * found.ci95:.{digits}f}"
+    return f"{scale * found.mean:+.{digits}f}{half}"
+
+
+def chance(found: Comparison) -> str:
+    """The adjusted p-value: `0.03`, `< 0.001`; a dash where there is none."""
+    return "–" if found.adjusted is None else probability(found.adjusted).removeprefix("= ")
+
+
+def told(found: Comparison) -> str:
+    """The verdict, with the reason if the data cannot tell."""
+    hint = f", indicates {found.indicates}" if found.indicates else ""
+    return found.verdict + (f" ({found.why}{hint})" if found.why else "")
+
+
+@overload
+def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison: ...
+@overload
+def compare(a: Mapping[str, Any], *, against: str | None = None) -> Verdicts: ...
+def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison | Verdicts:
+    """Compare methods on the same tasks: two of them, or all with one.
+
+        comparison = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
+        comparison.mean, comparison.ci95, comparison.p, comparison.by_family()
+
+        verdicts = arml.compare({"ours": "runs/ours", "maml": "runs/maml"}, against="maml")
+        print(verdicts); verdicts.to_latex(); verdicts.to_csv(); verdicts.to_html()
+
+    **Arguments**
+
+    - `a`, `b`: two methods, each as the scores of one training, or of several independent ones;
+      the result is the mean of `a - b`.
+    - Or `a` alone: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
+      folder), a folder of seeds, or a sequence of these.
+    - `against`: the name of the method that the others are compared with; the first if not given.
+
+    With two trainings of each the interval of a difference is over trainings and tasks. With one it
+    is over tasks alone, which is about these trained learners and not about their methods. `p`
+    needs five trainings of each and is None for fewer: they give an indication. `adjusted` has
+    Holm's correction for all differences of the call. A difference of accuracies is a share of one:
+    0.01 is a point.
+
+    **Raises** `ValueError` in one line if a method has no scores, or not all were scored on the
+    same tasks.
+    """
+    if not isinstance(a, Mapping):
+        return compare_two(a, b)
+    methods = {str(name): scores_of(what) for name, what in a.items()}
+    if len(methods) < 2 or not all(methods.values()):
+        raise ValueError(
+            "expected two methods or more, each with scores, got "
+            + (", ".join(f"{name} with {len(some)}" for name, some in methods.items()) or "none")
+        )
+    reference = next(iter(methods)) if against is None else against
+    if reference not in methods:
+        raise ValueError(f"expected against to be one of {', '.join(methods)}, got {against!r}")
+    for some in methods.values():
+        for scores in some:
+            check_paired(methods[reference][0], scores)
+    sides = {name: dict(enumerate(some)) for name, some in methods.items()}
+    others = [name for name in methods if name != reference]
+    found = holm([compare_seeds(sides[name], sides[reference]) for name in others])
+    return Verdicts(methods, reference, dict(zip(others, found, strict=True)))
+
+
+def scores_of(what: Any) -> list[Scores]:
+    """The scores of trainings: themselves, or those of a run, of its folder, of a folder of seeds,
+    or of a sequence of these. **Raises** `RunError` for a run that has none."""
+    if isinstance(what, Scores):
+        return [what]
+    if isinstance(what, (str, Path)):
+        return [_kept(folder) for folder in seeds_in(what) or [Path(what)]]
+    if isinstance(what, Sequence):
+        return [scores for one in what for scores in scores_of(one)]
+    if isinstance(folder := getattr(what, "folder", None), Path):
+        return [_kept(folder)]
+    raise ValueError(
+        f"expected Scores, a run or its folder, got {type(what).__name__}: see arml.evaluate"
+    )
+
+
+def _kept(folder: Path) -> Scores:
+    """The scores that `arml evaluate` wrote into the folder of a run."""
+    read_config(folder)
+    path = folder / "scores.npz"
+    if not path.exists():
+        raise RunError(
+            f"expected the scores of single tasks in {path}, found none: run `arml evaluate "
+            f"{folder}` first, without --split, --steps, --ways, --shots and --out"
+        )
+    return read_scores(path)

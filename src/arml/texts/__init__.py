@@ -1,0 +1,1 @@
+"""Texts: mails, reviews, notes, requests, and columns of such texts in tables."""

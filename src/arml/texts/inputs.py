@@ -1,0 +1,200 @@
+"""Texts as an object: in files (`.txt`, `.md`, `.eml`), and in a column of a table."""
+
+import html
+import re
+from collections.abc import Sequence
+from email import message_from_bytes
+from email.policy import default
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arml.datasets.archives import Member
+from arml.predict.base import Predictor
+from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown
+from arml.predict.reading import Bad
+from arml.results.files import Json
+from arml.tables.kinds import normal, text_of
+from arml.tables.sheet import Sheet, decoded, read_sheet
+from arml.texts.encoder import encoder_of, tokenizer_of
+from arml.texts.learner import TextLearner, remade_learner
+
+TABLES = (".csv", ".tsv", ".xlsx")
+PARTS = 40
+"""Parts of a text at most, of which `--matter` finds the one that matters most."""
+_EXCERPT = 200
+
+
+class Texts(Inputs):
+    """Texts: mails, reviews, notes, requests."""
+
+    one, many = "text", "texts"
+    suffixes = (".eml", ".md", ".txt")
+    near = 0.05
+    cells = ("text", "bytes", "path", "file")
+    asks = ("strict", "sort_into", "report", "group", "matter", "text", "sheet")
+    can = frozenset({"add", "novelty", "learning_curve"})
+    advice = "name a table with a column of texts, or folders of .txt, .md or .eml files"
+
+    # One text.
+
+    def content(self, item: Any, place: int) -> tuple[str, Any]:
+        """A text; a `str` is one itself, and the file of a path holds one."""
+        where, found = f"text {place + 1}", item
+        if not isinstance(item, str):
+            where, found = super().content(item, place)
+        if isinstance(found, bytes):
+            found = _mail(found, where) if where.lower().endswith(".eml") else _text(found, where)
+        if not isinstance(found, str):
+            raise ValueError(f"{where}: expected a text, got {type(found).__name__}")
+        if not found.strip():
+            raise ValueError(f"{where}: expected a text, got an empty one")
+        return where, found
+
+    def show(self, file: Member) -> Shown:
+        try:
+            text = " ".join(self.content(file, 0)[1].split())
+        except ValueError:
+            return Shown()
+        return Shown(text=text[:_EXCERPT] + "..." * (len(text) > _EXCERPT))
+
+    def examples(self) -> tuple[list[str], list[str]]:
+        things = ("the parcel", "my order", "the blue lamp", "this book", "the second box")
+        late = [f"{thing} has not arrived yet, where is it?" for thing in things]
+        good = [f"{thing} came today and is lovely, thank you!" for thing in things]
+        return [*late, *good], ["late"] * len(late) + ["good"] * len(good)
+
+    # Learners.
+
+    def learner(self, model: Path | str | None = None, **options: Any) -> TextLearner:
+        if odd := {*options} - {"pool"}:
+            raise ValueError(f"--{sorted(odd)[0]} is for models of pictures: leave it out")
+        return TextLearner(encoder_of(model, **options), model)
+
+    def opens(self, path: Path) -> bool:
+        return path.suffix == ".onnx" and tokenizer_of(path) is not None
+
+    def remade(self, facts: Json, model: Path | str | None) -> TextLearner:
+        return remade_learner(facts, model)
+
+    # Files and tables.
+
+    def fits(self, path: Path) -> bool:
+        return path.is_dir() or path.suffix.lower() in (*self.suffixes, *TABLES, ".zip", ".tar")
+
+    def labelled(
+        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
+    ) -> Labelled:
+        if path.suffix.lower() not in TABLES:
+            return super().labelled(learner, path, asked, predictor)
+        target = asked.target or (predictor.target if predictor else None)
+        y, known, _ = _sheet(path, asked).answered(target, numbers=False)
+        column = predictor.columns[0] if predictor and predictor.columns else _column(known, asked)
+        files, bad = _rows(known, column), Bad()
+        x = self._read(learner, files, asked, None if asked.strict else bad)
+        return self._kept(path, [one.where for one in files], x, y, bad, asked)
+
+    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
+        if path.suffix.lower() not in TABLES:
+            return super().learn(learner, path, asked)
+        names, x, y = self.labelled(learner, path, asked)
+        _, known, unknown = _sheet(path, asked, quiet=True).answered(asked.target, numbers=False)
+        column, groups = _column(known, asked), None
+        if asked.group is not None:
+            every = _cells(known, asked.group, "--group")
+            together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
+            groups = [together[name] for name in names]
+        predictor = learner.adapt(x, y, groups=groups)
+        predictor.columns, predictor.target = (column,), asked.target
+        asked.tell(
+            f"the texts are in the column {column!r}"
+            + " (--text names another)" * (not asked.columns)
+        )
+        if unknown.lines:
+            asked.unlabelled = self._answering(predictor, unknown, asked)
+        return predictor, names
+
+    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
+        if not any(path.suffix.lower() in TABLES for path in paths):
+            return super().queries(predictor, paths, asked)
+        if len(paths) != 1:
+            raise ValueError(
+                f"a query is one table, or files, got a table among {len(paths)} paths"
+            )
+        return self._answering(predictor, _sheet(paths[0], asked).without(predictor.target), asked)
+
+    def _answering(self, predictor: Any, sheet: Sheet, asked: Asked) -> Queries:
+        """The rows of a table; its other columns name the answers."""
+        if predictor.columns is None:
+            raise ValueError("it learned from files, and knows no column: name files to predict")
+        (column,) = predictor.columns
+        return self._asking(
+            predictor, sheet.lines, _rows(sheet, column), asked, sheet.without(column).cells
+        )
+
+    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
+        """For each text the word, or of a long text the part, without which its label is least
+        probable; and the probabilities with and without."""
+        found = []
+        for place, file in enumerate(queries.files):
+            if place in queries.bad:
+                found.append("")
+                continue
+            words = self.content(file, place)[1].split()
+            parts = [some for some in np.array_split(np.arange(len(words)), PARTS) if len(some)]
+            left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
+            vectors = predictor.learner.vectors([" ".join(words), *left])
+            own = (chances := predictor.predict_proba(vectors))[:, chances[0].argmax()]
+            said = " ".join(words[i] for i in parts[int(own[1:].argmin())])
+            found.append(f"{said} ({own[0]:.2f} to {own[1:].min():.2f})")
+        return found
+
+
+def _sheet(path: Path, asked: Asked, quiet: bool = False) -> Sheet:
+    sheet = read_sheet(path, asked.sheet)
+    asked.tell(*sheet.remark.splitlines() * (not quiet))
+    return sheet
+
+
+def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
+    """A column as texts, without None and NaN."""
+    if (name := normal(column)) not in sheet.cells:
+        known = ", ".join(sheet.cells)
+        raise ValueError(f"{sheet.where}: no column {column!r}; name one with {named}: {known}")
+    return ["" if cell is None or cell != cell else text_of(cell) for cell in sheet.cells[name]]
+
+
+def _column(sheet: Sheet, asked: Asked) -> str:
+    """The column of texts: the named one, else the one with the longest cells."""
+    if (named := asked.columns.get("text")) is not None:
+        _cells(sheet, named, "--text")
+        return normal(named)
+    others = [name for name in sheet.cells if name != asked.group]
+    if not others:
+        raise ValueError(f"{sheet.where}: no column of texts beside the one to predict")
+    return max(others, key=lambda name: sum(map(len, _cells(sheet, name, "--text"))))
+
+
+def _rows(sheet: Sheet, column: str) -> list[Member]:
+    """The cells of a column as if each were a file."""
+    cells = zip(sheet.lines, _cells(sheet, column, "--text"), strict=True)
+    return [Member(f"row {n}", partial(str.encode, text), f"row-{n}.txt") for n, text in cells]
+
+
+def _text(data: bytes, where: str) -> str:
+    return decoded(data, where, "save it as UTF-8")[0]
+
+
+def _mail(data: bytes, where: str) -> str:
+    """The subject and the text of a mail; of one in HTML alone, without its marks."""
+    mail = message_from_bytes(data, policy=default)
+    body = mail.get_body(("plain", "html"))
+    try:
+        text = "" if body is None else str(body.get_content())
+    except (LookupError, ValueError) as error:  # an unknown code of letters
+        raise ValueError(f"{where}: its text cannot be decoded: {error}") from error
+    if body is not None and body.get_content_subtype() == "html":
+        text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", text))
+    return f"{mail['subject'] or ''}\n{text}".strip()
