@@ -50,6 +50,7 @@ def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> Non
         raise ValueError(
             "only a predictor of pictures can become a page, and this is none: use `arml predict`"
         )
+    predictor.need("to_onnx")
     check_runtime(runtime)
     parts: Json = {"classes": [str(label) for label in predictor.classes]}
     if isinstance(predictor, EncodedPredictor):

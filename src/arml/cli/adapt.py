@@ -38,7 +38,9 @@ class AnswerOptions:
     level: float = 0.9
     """About this share of new numbers lies in the intervals of a regression."""
     model: Path | None = None
-    """The frozen ONNX model of a learner on features, if it is not the default."""
+    """The frozen ONNX model of a learner on features, if it is not the default. Or what learns from
+    the columns of tables, or from the vectors of photographs and texts: logistic-regression,
+    ridge-regression, random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
     none: bool = False
     """Answer "none of these" for queries that are unlike 95% of the examples."""
     out: Path | None = None
@@ -174,7 +176,8 @@ def adapt_command(arguments: Sequence[str]) -> None:
     if options.save is not None:
         predictor.save(options.save)
         onnx = options.learner is not None and options.learner.suffix == ".onnx"
-        model = options.model or (options.learner if onnx else None)
+        own = predictor.learner.estimator is not None
+        model = (None if own else options.model) or (options.learner if onnx else None)
         more = [] if model is None else ["--model", str(model)]
         following = command("predict", str(options.save), *more)
         tell(f"predictor saved in {options.save}; next: {following} FILES")

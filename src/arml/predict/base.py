@@ -27,6 +27,7 @@ from arml.predict.reliability import (
     conformal_rank,
     regression_reliability,
 )
+from arml.predict.scikit import NAMED, estimator_of
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -54,6 +55,8 @@ class TaskLearner(abc.ABC):
     """The problem that it was built for."""
     families: tuple[str, ...]
     """Its training data."""
+    estimator: Any = None
+    """The estimator of scikit-learn that learns in its place: see `arml.predict.scikit`."""
 
     @property
     @abc.abstractmethod
@@ -74,8 +77,25 @@ class TaskLearner(abc.ABC):
         """The same, with another file of its frozen model. **Raises** `ValueError` if it has no
         such model."""
         if model is not None:
-            raise ValueError("this learner uses no frozen model: leave --model out")
+            raise ValueError(
+                "this learner uses no frozen model: leave --model out, or name one of "
+                f"{', '.join(NAMED)}"
+            )
         return self
+
+    def with_estimator(self: L, estimator: object, kind: str = "") -> L:
+        """The same, whose tasks of this kind an estimator learns: see `arml.predict.scikit`.
+        **Raises** `ValueError` for a learner without such tasks, and for another estimator."""
+        if not kind:
+            raise ValueError("estimators learn tables and inputs that become vectors, no others")
+        other: L = object.__new__(type(self))
+        vars(other).update(vars(self), estimator=estimator_of(estimator, kind))
+        return other
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        found = super().__reduce_ex__(protocol)
+        plain = self.estimator is None or len(found) > 2
+        return found if plain else (*found, {"estimator": self.estimator})
 
     def __deepcopy__(self: L, memo: object) -> L:
         return self  # it never changes, and scikit-learn copies parameters often
@@ -161,7 +181,8 @@ class Predictor(abc.ABC):
             raise ValueError(f"no capability {what!r}: expected {' or '.join(CAPABILITIES)}")
         numbers = {"interval": True, "novelty": False, "learning_curve": False}
         suits = numbers.get(what, self.classes is None) == (self.classes is None)
-        return suits and what in self.learner.kind.can
+        fixed = what == "to_onnx" and self.learner.estimator is not None
+        return suits and not fixed and what in self.learner.kind.can
 
     def need(self, what: str) -> None:
         """Raise `ValueError` unless it has this capability, which says who has it."""
@@ -169,6 +190,8 @@ class Predictor(abc.ABC):
             kind = self.learner.kind
             have = sorted(name for name, other in INPUTS.items() if what in other.can)
             of = "numbers" if self.classes is None else "classes"
+            if (estimator := self.learner.estimator) is not None:
+                of += f" by {type(estimator).__name__}"
             raise ValueError(
                 f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
                 f"those of {', '.join(have)} can{_ONLY.get(what, '')}"
@@ -431,6 +454,9 @@ class ArrayPredictor(Predictor):
     ) -> None:
         self.learner, self.x, self.y, self.classes = learner, x, y, classes
         self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
+        if learner.estimator is not None:
+            self.model = type(learner.estimator).__name__
+            self.models = (self.model,)
 
     @property
     def support(self) -> dict[str, np.ndarray]:

@@ -20,12 +20,13 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import ArrayPredictor, TaskLearner, softmax
+from arml.predict.base import LEARNER, ArrayPredictor, L, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import checked_array, checked_labels, weighted
 from arml.predict.kinds import Inputs
 from arml.predict.reading import Bad, OnItem, each
+from arml.predict.scikit import facts_of, learned_by, remade
 from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class EncodedLearner(TaskLearner):
         """Everything on which the vectors depend, as plain data."""
         return self.kind.facts
 
+    def with_estimator(self: L, estimator: object, kind: str = "classification") -> L:
+        return super().with_estimator(estimator, kind)
+
     def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
         """The vector of one input; `doubts` gets remarks about it. **Raises** `ValueError`, which
         names `where`, for an input that cannot be read."""
@@ -95,6 +99,12 @@ class EncodedLearner(TaskLearner):
         classes.
         """
         vectors, labels, weight, groups = weighted(self.read(x), y, sample_weight, groups)
+        if weight is not None and self.estimator is not None:
+            from sklearn.utils.validation import has_fit_parameter
+
+            if not has_fit_parameter(self.estimator, "sample_weight"):
+                name = type(self.estimator).__name__
+                raise ValueError(f"{name} cannot use sample weights: leave them out")
         if not len(vectors):
             raise ValueError(f"no {self.kind.many}: give some examples")
         classes, places = checked_labels(labels, len(vectors))
@@ -165,12 +175,26 @@ class EncodedPredictor(ArrayPredictor):
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
         return self.fit_head(*given, left_out=left_out)
 
+    def _learned(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """The function from vectors to log-odds that is learned from some of the examples."""
+        if self.learner.estimator is None:
+            return (self.head if len(kept) == len(self.y) else self._fitted(kept)).logits
+        weight = None if self.sample_weight is None else self.sample_weight[kept]
+        given = self.x[kept], self.y[kept], weight
+        return learned_by(self.learner.estimator, len(self.classes), *given)
+
+    @cached_property
+    def _function(self) -> Callable[[np.ndarray], np.ndarray]:
+        return self._learned(np.arange(len(self.y)))
+
     def _outputs(self, inputs: np.ndarray) -> Float[np.ndarray, "n classes"]:
-        return np.asarray(self.head.logits(inputs))
+        return np.asarray(self._function(inputs))
 
     def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-        logits = self._fitted(train).logits(self.x[test])
-        return {self.model: softmax(logits.astype(np.float64))}
+        parts = {self.model: self._learned(train)}
+        if self.learner.estimator is not None:
+            parts[LEARNER] = self._fitted(train).logits
+        return {name: softmax(f(self.x[test]).astype(np.float64)) for name, f in parts.items()}
 
     def outside(self, x: object, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
         """Whether each input may belong to none of the classes: its novelty is above 1."""
@@ -205,6 +229,8 @@ class EncodedPredictor(ArrayPredictor):
             "classes": self.classes.tolist(),
             "support": write_arrays(folder / SUPPORT, self.support),
         }
+        if self.learner.estimator is not None:
+            content["estimator"] = facts_of(self.learner.estimator)
         if self.columns:  # of a table
             content |= {"columns": self.columns, "target": self.target}
         write_checked(folder, ENCODED + self.learner.kind.name, content)
@@ -224,6 +250,8 @@ def load_encoded(folder: Path, kind: Inputs, model: Path | str | None = None) ->
     arrays: Any = read_arrays(folder / SUPPORT, content["support"])
     learner = kind.remade(content["extractor"], model) or EncodedLearner(kind)
     assert isinstance(learner, EncodedLearner)
+    if "estimator" in content:
+        learner = learner.with_estimator(remade(content["estimator"]))
     found = learner.predictor(learner, classes=np.asarray(content["classes"]), **arrays)
     found.columns, found.target = tuple(content.get("columns", ())) or None, content.get("target")
     return found

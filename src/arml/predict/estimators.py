@@ -142,10 +142,11 @@ class FewShotClassifier(ClassifierMixin, FewShot):
 
     **Arguments**
 
-    - `learner`: a loaded learner, a run folder, or a shared learner, as `arml.load` takes them.
-      "photos" takes photographs in any form: see `arml.photographs.learner.PhotoLearner`. If None,
-      pictures are learned by "photos", or by "starter" if they are grey like drawings and it
-      predicts the examples better. "tables" takes rows of any columns.
+    - `learner`: a loaded learner, a run folder, a shared learner, or an estimator of scikit-learn,
+      as `arml.load` takes them. "photos" takes photographs in any form: see
+      `arml.photographs.learner.PhotoLearner`. If None, pictures are learned by "photos", or by
+      "starter" if they are grey like drawings and it predicts the examples better. "tables" takes
+      rows of any columns.
     - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of
       the learner and simple models where these can be used, whose weights are found at the first
       prediction by ten folds or fewer; "learner" is the learner alone, which adapts once. The

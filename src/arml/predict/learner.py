@@ -54,8 +54,8 @@ class FewShotLearner(TrainedLearner):
             case MetaLearner() if what.origin is not None:
                 return cls(what, what.origin.problem, what.origin.experiment)
         raise ValueError(
-            f"expected a learner that arml.build, arml.fit or arml.load made, an arml.Run, or a "
-            f"name, got {type(what).__name__}: make one of these"
+            "expected a learner that arml.build, arml.fit or arml.load made, an arml.Run, a name, "
+            f"or an estimator of scikit-learn, got {type(what).__name__}: make one of these"
         )
 
     def adapt(

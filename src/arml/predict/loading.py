@@ -13,6 +13,7 @@ takes a second to load.
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from arml.core.inputs import INPUTS
 from arml.datasets.decode import LOG
@@ -21,17 +22,19 @@ from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
     ENCODED,
+    SHIPPED,
     check_predictor,
     locate,
     unpacked,
     zipped,
 )
 from arml.predict.kinds import named_kind, untrained
+from arml.predict.scikit import NAMED, predicts
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
 
-def load(learner: object, model: Path | str | None = None, **options: object) -> TaskLearner:
+def load(learner: object, model: object = None, **options: object) -> TaskLearner:
     """A learner, ready for tasks of one's own.
 
         learner = arml.load("regression2d")
@@ -42,13 +45,25 @@ def load(learner: object, model: Path | str | None = None, **options: object) ->
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
+      An estimator of scikit-learn learns tables: see `arml.predict.scikit`.
       "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
       nothing: see `arml.predict.encoded`.
-    - `model`: the frozen model of a learner on features, if it is not the one that ships.
+    - `model`: the frozen model of a learner on features, if it is not the one that ships; or what
+      learns from the vectors or the columns: an estimator, or one of `arml.predict.scikit.NAMED`.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
     **Raises** `RunError` if there is none, `ValueError` for another object or model.
     """
+    if (kind := predicts(learner)) is not None:
+        name = "tables" if kind == "classification" else "tables-regression"
+        return _opened(SHIPPED / name, model).with_estimator(learner)
+    named = isinstance(model, str | os.PathLike) and not Path(model).exists()
+    if (named and (name := str(model)) in NAMED) or predicts(model) is not None:
+        return _opened(learner, None, **options).with_estimator(name if named else model)
+    return _opened(learner, model, **options)
+
+
+def _opened(learner: object, model: Any, **options: object) -> TaskLearner:
     if isinstance(learner, str | os.PathLike):
         learner, _ = locate(Path(learner))
         file, kinds = learner if learner.is_file() else None, untrained()

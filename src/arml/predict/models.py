@@ -33,6 +33,7 @@ from arml.nn.edges import histograms
 from arml.predict.base import LEARNER, softmax
 from arml.predict.folds import Places
 from arml.predict.inputs import floats
+from arml.predict.scikit import LACKING, learned_by
 from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
@@ -54,8 +55,6 @@ _LEAST = 1e-9
 """The least probability: a model that is sure and wrong does not lose its whole weight."""
 _DROPPED = 0.02
 """A model whose weight is smaller is left out."""
-_LACKING = -50.0
-"""The log-odds of a class without examples."""
 
 Outputs = Float[np.ndarray, "n outputs"]
 """Log-odds of classes; numbers `[n, targets]`, of tables the centre and the scale of each."""
@@ -192,7 +191,7 @@ def fitted(
         return exact.reshape(x.shape[0], math.prod(x.shape[1:]))
 
     rows, weight = read(x, np), np.ones(len(x)) if sample_weight is None else sample_weight
-    weights, offsets, kinds = np.zeros((ways, rows.shape[1])), np.full(ways, _LACKING), np.unique(y)
+    weights, offsets, kinds = np.zeros((ways, rows.shape[1])), np.full(ways, LACKING), np.unique(y)
     offsets[kinds] = 0
     if len(kinds) > 1:
         with one_blas_thread():
@@ -246,42 +245,31 @@ def process(
 
 
 def by_scikit(
-    model: str, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
+    model: Any, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
 ) -> Function:
-    """A model of tables, of columns in which a gap is at the mean. The scale of a number is that of
-    all targets."""
+    """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
+    those that take it. The scale of a number is that of all targets."""
     from sklearn import ensemble
     from sklearn.linear_model import Ridge
     from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits
 
-    linear, gaps = model in LINEAR.values(), np.nan if model == BOOSTING else 0.0
+    linear = model in LINEAR.values()
+    gaps = 0.0 if linear or model == FOREST else np.nan
     scale = StandardScaler().fit(np.where(x[..., 1] > 0, x[..., 0], 0.0).astype(np.float64))
 
     def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
         rows = np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
         return np.asarray(scale.transform(rows)) if linear else rows
 
-    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
-    with threadpool_limits(1), one_blas_thread(), warnings.catch_warnings():
+    with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if linear and classes is not None:
             logistic = fitted("logistic", columns(x), y.astype(int), len(classes))
             return lambda new: logistic(columns(new))
         name = {FOREST: "RandomForest", BOOSTING: "HistGradientBoosting"}.get(model)
         kind = "Regressor" if classes is None else "Classifier"
-        made: Any = Ridge() if name is None else getattr(ensemble, name + kind)(random_state=0)
-        made.fit(columns(x), y if classes is None else y.astype(int))
-
-    def predict(new: np.ndarray) -> Outputs:
-        with threadpool_limits(1), one_blas_thread():
-            if classes is None:
-                found = made.predict(columns(new))
-                return np.stack([found, np.ones(len(found))], axis=1)
-            kinds, odds = made.classes_, np.full((len(new), len(classes)), _LACKING)
-            # Of one class boosting gives two columns.
-            chances = made.predict_proba(columns(new))[:, : len(kinds)]
-            odds[:, kinds] = np.log(np.maximum(chances, 1e-12))
-            return odds
-
-    return predict
+        made: Any = Ridge() if linear else model
+        if name is not None:
+            made = getattr(ensemble, name + kind)(random_state=0)
+        learned = learned_by(made, 0 if classes is None else len(classes), columns(x), y)
+    return lambda new: learned(columns(new))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -59,6 +59,7 @@ class LearnedTask(msgspec.Struct):
     model: str = "learner"
     weights: dict[str, Share] | None = None
     reader: dict[str, object] | None = None
+    estimator: dict[str, Any] | None = None
 
 
 class Content(msgspec.Struct):
@@ -93,10 +94,13 @@ class TrainedLearner(TaskLearner):
     """The frozen model that made its inputs from pictures, if there is one."""
     model: Path | None = None
     """The file of that model, if it is not the one that ships."""
+    estimator: Any = None
 
     @property
     def about(self) -> str:
         """Method, parameters and tasks in one line."""
+        if self.estimator is not None:
+            return type(self.estimator).__name__
         tasks = in_words(protocol_of(self.problem))
         name = type(self.learner).__name__ if self.experiment is None else self.experiment.recipe
         return f"{name}, {parameters(self.learner):,} parameters, {tasks}"
@@ -127,6 +131,9 @@ class TrainedLearner(TaskLearner):
         if model is None or self.frozen is None:
             return super().with_model(model)
         return dataclasses.replace(self, model=Path(model))
+
+    def with_estimator(self: T, estimator: object, kind: str = "") -> T:
+        return super().with_estimator(estimator, "" if self.kind.plain else self.problem.kind)
 
     def of_classes(self, ways: int) -> MetaLearner:
         """The learner as it adapts to tasks of `ways` classes, outside of training.

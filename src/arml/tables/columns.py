@@ -142,10 +142,12 @@ class ColumnEncoder(NamedTuple):
         return np.stack([value, known, there & category], axis=-1).astype(np.float32)
 
 
-def encoder(schema: Schema, values: Values, y: np.ndarray) -> ColumnEncoder:
+def encoder(
+    schema: Schema, values: Values, y: np.ndarray, most: float = WIDTHS[-1]
+) -> ColumnEncoder:
     """The encoder that is fitted to training rows, whose labels or targets are `y`.
 
-    If there are more columns than the bound, those are kept whose variance the labels explain best.
+    If there are more columns than `most`, those are kept whose variance the labels explain best.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column may be empty
@@ -164,9 +166,9 @@ def encoder(schema: Schema, values: Values, y: np.ndarray) -> ColumnEncoder:
             made += [(place, level, -1) for level in levels]
     owners, level, other = np.array(made).T
     whole = ColumnEncoder(owners, level, other, middle, np.where(flat, 1.0, spread), len(made))
-    if len(made) <= WIDTHS[-1]:
+    if len(made) <= most:
         return whole
-    best = np.sort(np.argsort(-_explained(whole(values), y), kind="stable")[: WIDTHS[-1]])
+    best = np.sort(np.argsort(-_explained(whole(values), y), kind="stable")[: int(most)])
     return whole._replace(owners=owners[best], level=level[best], other=other[best])
 
 

@@ -59,6 +59,7 @@ from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_sc
 from arml.predict.predictor import by_chunks, called
 from arml.predict.reading import Bad
 from arml.predict.reliability import FEW, WORDS, conformal_rank
+from arml.predict.scikit import facts_of, remade
 from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
@@ -186,6 +187,8 @@ class TablePredictor(Predictor):
         cls, learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
     ) -> "TablePredictor":
         """A predictor from the arrays and the facts that `save` wrote."""
+        if task.estimator is not None:
+            learner = learner.with_estimator(remade(task.estimator))
         classes = None if task.classes is None else np.asarray(task.classes)
         schema = msgspec.convert(task.reader, Schema)
         given = arrays["x"], arrays["y"], classes, arrays.get("groups"), arrays.get("times")
@@ -238,6 +241,8 @@ class TablePredictor(Predictor):
         models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
         parts = [test for _, test in self._parts] if many else []
         models = models[len(self.y) > MOST_ROWS :]
+        if self.learner.estimator is not None:
+            models = [type(self.learner.estimator).__name__]
         return Choice(models, self._fit, self.values, self.y, parts)
 
     @cached_property
@@ -256,12 +261,14 @@ class TablePredictor(Predictor):
     def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
         """The function that a model learns from some of the examples."""
         values, y = self.values[kept], self.y[kept]
-        encode = encoder(self.schema, values, y)
+        encode = self._encoded(values, y)
         middle, unit = 0.0, 1.0
-        if self.classes is None:
+        own = self.learner.estimator if model in self.choice.models else None
+        other = partial(by_scikit, model if own is None else own, self.classes)
+        learn = self._by_learner if model == LEARNER else other
+        if self.classes is None and own is None:
             middle, spread = float(y.mean()), float(y.std())
             unit = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
-        learn = self._by_learner if model == LEARNER else partial(by_scikit, model, self.classes)
         predict = learn(encode(values), (y - middle) / unit)
 
         def outputs(rows: Values) -> Outputs:
@@ -286,7 +293,11 @@ class TablePredictor(Predictor):
 
     @cached_property
     def _encoder(self) -> ColumnEncoder:
-        return encoder(self.schema, self.values, self.y)
+        return self._encoded(self.values, self.y)
+
+    def _encoded(self, values: Values, y: np.ndarray) -> ColumnEncoder:
+        bound = {} if self.learner.estimator is None else {"most": np.inf}
+        return encoder(self.schema, values, y, **bound)
 
     @property
     def _width(self) -> int:
@@ -461,6 +472,8 @@ class TablePredictor(Predictor):
         classes = None if self.classes is None else self.classes.tolist()
         task = {"classes": classes, "flat": True, "target": self.target}
         task |= {"reader": msgspec.to_builtins(self.schema)}
+        if self.learner.estimator is not None:
+            task |= {"estimator": facts_of(self.learner.estimator)}
         support = {"x": self.values, "y": self.y}
         more = {"groups": self.groups, "times": self.times}
         support |= {name: each for name, each in more.items() if each is not None}

@@ -1,0 +1,140 @@
+"""Any estimator of scikit-learn as the model of a predictor.
+
+    predictor = arml.adapt(RandomForestClassifier(500), frame, frame.pop("species"))
+    predictor = arml.load("photos", LogisticRegression()).adapt(files, labels)
+
+An estimator is anything with `fit` and `predict_proba`, or `fit` and `predict` for numbers. It
+learns the places of the labels: 0, 1, ... A saved predictor holds the examples and the estimator's
+class and parameters, and is fitted again: nothing is pickled.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from arml.results.files import Json, RunError
+
+LACKING = -50.0
+"""The log-odds of a class without examples."""
+NAMED = {
+    "logistic-regression": "sklearn.linear_model:LogisticRegression",
+    "ridge-regression": "sklearn.linear_model:Ridge",
+    "random-forest": "sklearn.ensemble:RandomForest",
+    "gradient-boosting": "sklearn.ensemble:HistGradientBoosting",
+    "xgboost": "xgboost:XGB",
+    "lightgbm": "lightgbm:LGBM",
+    "tabpfn": "tabpfn:TabPFN",
+    "tabicl": "tabicl:TabICL",
+}
+"""The module and the class of estimators that have a name here; most end in Classifier, or in
+Regressor."""
+
+
+def predicts(model: Any) -> str | None:
+    """The kind of problems that an estimator learns; None for an object that is none. **Raises**
+    `ValueError` for a class, and for a classifier without probabilities."""
+    if not all(callable(getattr(model, name, None)) for name in ("fit", "predict")):
+        return None
+    from sklearn.base import BaseEstimator, is_classifier
+
+    if isinstance(model, type):
+        raise ValueError(f"expected an estimator, got a class: give {model.__name__}()")
+    if callable(getattr(model, "predict_proba", None)):
+        return "classification"
+    if isinstance(model, BaseEstimator) and is_classifier(model):
+        name = type(model).__name__
+        raise ValueError(f"{name} has no predict_proba: wrap it in CalibratedClassifierCV")
+    return "regression"
+
+
+def estimator_of(model: Any, kind: str) -> Any:
+    """A copy of an estimator, or the one of that name. Each `random_state` that is None becomes 0,
+    so that the same examples give the same answers. **Raises** `ValueError` for an estimator of
+    other problems, and if none of that name is installed."""
+    from sklearn.base import BaseEstimator, clone
+
+    if isinstance(model, str):
+        package, name = NAMED[model].split(":")
+        try:
+            module = import_module(package)
+        except ImportError:
+            raise ValueError(f"{model} is not installed: pip install {package}") from None
+        ending = "Classifier" if kind == "classification" else "Regressor"
+        model = getattr(module, name + ending, None) or getattr(module, name)
+        model = model()
+    if predicts(model) != kind:
+        wanted = "predict_proba" if kind == "classification" else "numbers to predict"
+        raise ValueError(f"expected an estimator with {wanted}, got {type(model).__name__}")
+    model = clone(model, safe=False)
+    if isinstance(model, BaseEstimator):
+        unset = [name for name, value in model.get_params().items() if value is None]
+        model.set_params(**{name: 0 for name in unset if name.split("__")[-1] == "random_state"})
+    return model
+
+
+def learned_by(
+    estimator: Any,
+    classes: int,
+    x: Float[np.ndarray, "n d"],
+    y: np.ndarray,
+    sample_weight: Float[np.ndarray, " n"] | None = None,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """The function that a copy of the estimator learns: from inputs `[m, d]` to log-odds of
+    `classes`; without classes, to numbers and their scale `[m, 2]`, which is that of all
+    targets. NaN becomes 0 unless the estimator says that it takes NaN."""
+    from sklearn.base import BaseEstimator, clone
+    from sklearn.utils import get_tags
+    from threadpoolctl import threadpool_limits
+
+    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
+    threads = 1 if type(estimator).__module__.startswith("sklearn.") else None
+    made, y = clone(estimator, safe=False), y.astype(int) if classes else y
+    kinds, scale = np.unique(y), float(np.std(y)) or 1.0
+    gaps = isinstance(made, BaseEstimator) and get_tags(made).input_tags.allow_nan
+    weight = {} if sample_weight is None else {"sample_weight": sample_weight}
+    with threadpool_limits(threads):
+        made.fit(x if gaps else np.nan_to_num(x), y, **weight)
+
+    def outputs(new: np.ndarray) -> np.ndarray:
+        found = np.full((len(new), classes or 2), LACKING if classes else scale)
+        new = new if gaps else np.nan_to_num(new)
+        with threadpool_limits(threads):
+            if classes and len(new):
+                # Of one class boosting gives two columns.
+                chances = np.asarray(made.predict_proba(new))[:, : len(kinds)]
+                found[:, kinds] = np.log(np.maximum(chances, 1e-12))
+            elif len(new):
+                found[:, 0] = np.ravel(made.predict(new))
+        return found
+
+    return outputs
+
+
+def facts_of(estimator: Any) -> Json:
+    """The class and the parameters of an estimator. **Raises** `ValueError` unless it is
+    scikit-learn's own, and these are texts and numbers."""
+    kind = type(estimator)
+    given = estimator.get_params(deep=False) if kind.__module__.startswith("sklearn.") else {"": ()}
+    if not all(isinstance(value, str | int | float | None) for value in given.values()):
+        raise ValueError(
+            f"a predictor by {kind.__name__} cannot be saved without pickle: only estimators of "
+            "scikit-learn itself with plain parameters can; keep the examples, and adapt again"
+        )
+    return {"class": f"{kind.__module__}:{kind.__name__}", "given": given}
+
+
+def remade(facts: Json) -> Any:
+    """The estimator with these facts. **Raises** `RunError` for one that scikit-learn lacks."""
+    from sklearn.base import BaseEstimator
+
+    name, kind = str(facts["class"]), None
+    with suppress(ImportError, AttributeError):
+        kind = resolve_name(name) if name.startswith("sklearn.") else None
+    if not (isinstance(kind, type) and issubclass(kind, BaseEstimator)):
+        raise RunError(f"this scikit-learn has no estimator {name}: adapt again")
+    return kind(**facts["given"])
