@@ -355,8 +355,8 @@ def _files(
     if options.sort_into is not None:
         read = [file.read for file in queries.files]
         pairs = zip(answers, queries.files, strict=True)
-        named = [one._replace(name=file.name or file.where) for one, file in pairs]
-        counts = sort_into(options.sort_into, named, lambda place: read[place](), options.above)
+        filed = [one._replace(name=file.name or file.where) for one, file in pairs]
+        counts = sort_into(options.sort_into, filed, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
 
