@@ -34,10 +34,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import picture_tab, table_tab
 from arml.app.picture_tab import Limits, Tab
-from arml.app.table_tab import Kind
 from arml.photographs.inputs import reader_of
 from arml.predict.base import TaskLearner
-from arml.predict.kinds import inputs_of
+from arml.predict.kinds import inputs_of, untrained
 from arml.predict.loading import load
 from arml.results.files import Json
 
@@ -54,7 +53,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-TABLES: dict[Kind, str] = {"classes": "tables", "numbers": "tables-regression"}
+TABLES: dict[str, str] = {"classes": "tables", "numbers": "tables-regression"}
 """The learners of tables."""
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -64,7 +63,7 @@ class Served:
     """The learners of the page. A tab without a learner is not shown."""
 
     pictures: Tab | None
-    tables: Mapping[Kind, TaskLearner] = field(default_factory=dict)
+    tables: Mapping[str, TaskLearner] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One answer at a time: two would only take each other's cores."""
@@ -186,16 +185,18 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     """
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
-    kinds: dict[Kind, TaskLearner] = {kind: load(name) for kind, name in TABLES.items()}
+    own = {name: name for name, kind in untrained().items() if kind.tab == "tables"}
+    kinds = {kind: load(name) for kind, name in {**TABLES, **own}.items()}
     if learner is not None:
         named = load(learner, model, **options)
         classes = named.problem.kind == "classification"
         if classes and inputs_of(named).tab == "pictures":
-            own = learner if learner.suffix == ".onnx" else model
-            return Served(Tab(named, learner.resolve().name, model=own), kinds)
+            file = learner if learner.suffix == ".onnx" else model
+            return Served(Tab(named, learner.resolve().name, model=file), kinds)
         if inputs_of(named).tab != "tables":
             raise ValueError(f"{learner} reads neither pictures nor tables: use `arml adapt`")
-        kinds["classes" if classes else "numbers"] = named
+        name = named.kind.name
+        kinds[name if name in own else "classes" if classes else "numbers"] = named
     return Served(Tab(load("photos"), "photos", choose=True), kinds)
 
 

@@ -5,22 +5,21 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from arml.app.picture_tab import Limits
 from arml.predict.answers import free_name
-from arml.predict.base import TaskLearner
+from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import missing
+from arml.predict.kinds import Asked, Queries, inputs_of
 from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER
-from arml.tables.predictor import TablePredictor, learned_table
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
-Kind = Literal["classes", "numbers"]
 LEVEL = 0.9
 """Of the intervals of numbers."""
 _FEW = 10
@@ -72,44 +71,48 @@ def columns(content: object, limits: Limits) -> Json:
     return {"rows": n, "columns": found, "target": max(order)[-1]}
 
 
-def predicted(learners: Mapping[Kind, TaskLearner], content: object, limits: Limits) -> Json:
+def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and a `remark` on how the table was read.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor, known, unknown = _learned(learners, content, limits)
     said: list[str] = []
-    if not unknown.lines:
-        raise ValueError(f"no row has an empty cell in {predictor.target!r}: add rows to predict")
-    x = predictor.read(unknown.cells, where=unknown.where, lines=unknown.lines, tell=said.append)
-    if predictor.classes is None:
-        each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
-        more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
-        answers = [[f"{number:.{digits}g}" for number in row] for row in each]
-    else:
-        more, chances = ["probability"], predictor.predict_proba(x)
-        best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
-        answers = [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    target = str(predictor.target)
+    predictor, sheet, queries = _learned(learners, content, limits, said)
+    target, answers = str(predictor.target), list[list[str]]()
+    if queries is None:
+        raise ValueError(f"no row has an empty cell in {target!r}: add rows to predict")
+    _, _, unknown = sheet.answered(target, predictor.classes is None)
+    more = ["probability"]
+    for x in queries.batches:
+        if predictor.classes is None:
+            each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
+            more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
+            answers += [[f"{number:.{digits}g}" for number in row] for row in each]
+        else:
+            chances = predictor.predict_proba(x)
+            best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
+            answers += [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
+    for place in queries.bad:
+        answers[place] = [""] * len(answers[place])
     header = [target, *(free_name(name, [target, *unknown.cells]) for name in more)]
     header += unknown.cells
     rows = [[*answer, *row] for answer, row in zip(answers, _rows(unknown), strict=True)]
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
-    remarks = [f"learned from {len(known.lines)} rows{of}", *predictor.remarks, *said]
+    remarks = [f"learned from {len(predictor.y)} rows{of}", *said]
     remark = " ".join(f"{one[0].upper()}{one[1:]}." for one in remarks)
     return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
 
 
-def checked(learners: Mapping[Kind, TaskLearner], content: object, limits: Limits) -> Json:
+def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
     """How well the examples predict each other (`summary`), and the `columns` that matter: the
     `name` of each, and how many times less probable the right answers are without it (`factor`);
     the largest first.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
-    predictor, _, _ = _learned(learners, content, limits)
-    drops = predictor.matter().items()
+    predictor, _, _ = _learned(learners, content, limits, [])
+    drops = predictor.matter().items() if predictor.can("matter") else ()
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
     return {"summary": str(predictor.reliability()), "columns": factors}
 
@@ -154,14 +157,17 @@ def _most(limits: Limits) -> Most:
 
 
 def _learned(
-    learners: Mapping[Kind, TaskLearner], content: object, limits: Limits
-) -> tuple[TablePredictor, Sheet, Sheet]:
+    learners: Mapping[str, TaskLearner], content: object, limits: Limits, said: list[str]
+) -> tuple[Predictor, Sheet, Queries | None]:
+    """The predictor, the table, and its rows to predict; `said` gets remarks."""
     sent = _read(content)
-    sheet, learner = _pasted(sent, limits), learners.get(sent.kind)  # type: ignore[call-overload]
+    sheet, learner = _pasted(sent, limits), learners.get(sent.kind)
     if len(sheet.cells) < 2:
         raise ValueError(
             f"expected a column to predict, and other columns, got {sent.target!r:.80}"
         )
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {sent.kind!r}")
-    return learned_table(learner, sheet, sent.target)
+    asked = Asked(target=sent.target, tell=lambda *lines: said.extend(lines))
+    predictor, _ = inputs_of(learner).learn_rows(learner, sheet, asked)
+    return predictor, sheet, asked.unlabelled

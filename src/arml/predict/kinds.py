@@ -269,6 +269,13 @@ class Inputs(Form):
             )
         return learner.adapt(x, y, groups=groups), names
 
+    def learn_rows(
+        self, learner: TaskLearner, sheet: Any, asked: Asked
+    ) -> tuple[Predictor, list[str]]:
+        """The predictor of a table's rows, and their names; rows whose target is empty are no
+        examples, but `asked.unlabelled`. **Raises** `ValueError` for a kind of files alone."""
+        raise ValueError(f"{self.many} are no rows of a table: {self.advice}")
+
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The inputs among and below these paths."""
         files, others = files_of(paths, asked.open, self.suffixes, self.many)

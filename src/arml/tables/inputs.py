@@ -60,7 +60,7 @@ class Vectors(Inputs):
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         from arml.tables.sheet import numbers_of
 
-        sheet = _sheet(asked, *paths).without(predictor.target)
+        sheet = sheet_at(asked, *paths).without(predictor.target)
         return Queries(sheet.lines, [numbers_of(sheet, predictor.columns)[0]])
 
 
@@ -104,12 +104,15 @@ class Tables(Vectors):
         return _rows(known), _parsed(_of_table(predictor), known, asked), y
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
-        """The predictor of a table, and the names of its rows. Rows whose target is empty are no
-        examples."""
+        return self.learn_rows(learner, sheet_at(asked, path), asked)
+
+    def learn_rows(
+        self, learner: TaskLearner, sheet: "Sheet", asked: Asked
+    ) -> tuple[Predictor, list[str]]:
         from arml.tables.predictor import learned_table
 
         predictor, known, unknown = learned_table(
-            learner, _sheet(asked, path), asked.target, groups=asked.group, **asked.columns
+            learner, sheet, asked.target, groups=asked.group, **asked.columns
         )
         asked.tell(*predictor.remarks)
         asked.unlabelled = self._queries(predictor, unknown, asked) if unknown.lines else None
@@ -118,7 +121,7 @@ class Tables(Vectors):
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The rows of a table. Columns that the predictor does not use because they tell the rows
         apart, or were left out by name, identify the answers."""
-        return self._queries(_of_table(predictor), _sheet(asked, *paths), asked)
+        return self._queries(_of_table(predictor), sheet_at(asked, *paths), asked)
 
     def _queries(self, predictor: "TablePredictor", sheet: "Sheet", asked: Asked) -> Queries:
         rows = _parsed(predictor, sheet, asked)
@@ -145,7 +148,7 @@ def _of_table(predictor: Predictor | None) -> "TablePredictor":
     return predictor
 
 
-def _sheet(asked: Asked, *paths: Path) -> "Sheet":
+def sheet_at(asked: Asked, *paths: Path) -> "Sheet":
     """The table of one file; the user is told how its letters were read, if that is a guess."""
     from arml.tables.sheet import read_sheet
 
@@ -172,7 +175,7 @@ def _answered(
     the user is told of rows without an answer."""
     from arml.tables.kinds import targets_in
 
-    sheet, numbers = _sheet(asked, path), learner.problem.kind == "regression"
+    sheet, numbers = sheet_at(asked, path), learner.problem.kind == "regression"
     target = asked.target or (predictor.target if predictor else None)
     y, known, unknown = sheet.answered(target, numbers)
     if gaps := unknown.lines:

@@ -131,5 +131,5 @@ def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Text
             coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))
         weights[:, kinds] = turn @ coefficients.T / scale
         offsets[kinds] = offset - middle @ weights[:, kinds]
-    narrow = (part.astype(np.float32) for part in (weights, offsets, means))
-    return TextHead(rarity, *narrow)
+    narrow = np.float32
+    return TextHead(rarity, weights.astype(narrow), offsets.astype(narrow), means.astype(narrow))

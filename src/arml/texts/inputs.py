@@ -16,8 +16,9 @@ from arml.predict.base import Predictor
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown
 from arml.predict.reading import Bad
 from arml.results.files import Json
+from arml.tables.inputs import sheet_at
 from arml.tables.kinds import normal, text_of
-from arml.tables.sheet import Sheet, decoded, read_sheet
+from arml.tables.sheet import Sheet, decoded
 from arml.texts.encoder import encoder_of, tokenizer_of
 from arml.texts.learner import TextLearner, remade_learner
 
@@ -35,6 +36,7 @@ class Texts(Inputs):
     near = 0.05
     cells = ("text", "bytes", "path", "file")
     asks = ("strict", "sort_into", "report", "group", "matter", "text", "sheet")
+    tab = "tables"
     can = frozenset({"add", "novelty", "learning_curve"})
     advice = "name a table with a column of texts, or folders of .txt, .md or .eml files"
 
@@ -60,7 +62,7 @@ class Texts(Inputs):
             return Shown()
         return Shown(text=text[:_EXCERPT] + "..." * (len(text) > _EXCERPT))
 
-    def examples(self) -> tuple[list[str], list[str]]:
+    def examples(self) -> tuple[list[object], list[str]]:
         things = ("the parcel", "my order", "the blue lamp", "this book", "the second box")
         late = [f"{thing} has not arrived yet, where is it?" for thing in things]
         good = [f"{thing} came today and is lovely, thank you!" for thing in things]
@@ -90,28 +92,34 @@ class Texts(Inputs):
         if path.suffix.lower() not in TABLES:
             return super().labelled(learner, path, asked, predictor)
         target = asked.target or (predictor.target if predictor else None)
-        y, known, _ = _sheet(path, asked).answered(target, numbers=False)
-        column = predictor.columns[0] if predictor and predictor.columns else _column(known, asked)
-        files, bad = _rows(known, column), Bad()
+        y, known, _ = sheet_at(asked, path).answered(target, numbers=False)
+        columns = (predictor and predictor.columns) or (_column(known, asked),)
+        return self._labelled(learner, known, columns[0], y, asked)
+
+    def _labelled(
+        self, learner: Any, sheet: Sheet, column: str, y: Sequence[str], asked: Asked
+    ) -> Labelled:
+        files, bad = _rows(sheet, column), Bad()
         x = self._read(learner, files, asked, None if asked.strict else bad)
-        return self._kept(path, [one.where for one in files], x, y, bad, asked)
+        names = [one.where for one in files]
+        return self._kept(Path(sheet.where), names, x, y, bad, asked)
 
     def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
         if path.suffix.lower() not in TABLES:
             return super().learn(learner, path, asked)
-        names, x, y = self.labelled(learner, path, asked)
-        _, known, unknown = _sheet(path, asked, quiet=True).answered(asked.target, numbers=False)
+        return self.learn_rows(learner, sheet_at(asked, path), asked)
+
+    def learn_rows(self, learner: Any, sheet: Sheet, asked: Asked) -> tuple[Any, list[str]]:
+        answers, known, unknown = sheet.answered(asked.target, numbers=False)
         column, groups = _column(known, asked), None
+        names, x, y = self._labelled(learner, known, column, answers, asked)
         if asked.group is not None:
             every = _cells(known, asked.group, "--group")
             together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
-            groups = [together[name] for name in names]
+            groups = [together[name] or None for name in names]
         predictor = learner.adapt(x, y, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
-        asked.tell(
-            f"the texts are in the column {column!r}"
-            + " (--text names another)" * (not asked.columns)
-        )
+        asked.tell(f"the texts are in the column {column!r}")
         if unknown.lines:
             asked.unlabelled = self._answering(predictor, unknown, asked)
         return predictor, names
@@ -119,20 +127,13 @@ class Texts(Inputs):
     def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
         if not any(path.suffix.lower() in TABLES for path in paths):
             return super().queries(predictor, paths, asked)
-        if len(paths) != 1:
-            raise ValueError(
-                f"a query is one table, or files, got a table among {len(paths)} paths"
-            )
-        return self._answering(predictor, _sheet(paths[0], asked).without(predictor.target), asked)
+        return self._answering(predictor, sheet_at(asked, *paths).without(predictor.target), asked)
 
     def _answering(self, predictor: Any, sheet: Sheet, asked: Asked) -> Queries:
         """The rows of a table; its other columns name the answers."""
-        if predictor.columns is None:
-            raise ValueError("it learned from files, and knows no column: name files to predict")
-        (column,) = predictor.columns
-        return self._asking(
-            predictor, sheet.lines, _rows(sheet, column), asked, sheet.without(column).cells
-        )
+        (column,) = predictor.columns or (_column(sheet, asked),)
+        keys = sheet.without(column).cells
+        return self._asking(predictor, sheet.lines, _rows(sheet, column), asked, keys)
 
     def decisive(self, predictor: Any, queries: Queries) -> list[str]:
         """For each text the word, or of a long text the part, without which its label is least
@@ -150,12 +151,6 @@ class Texts(Inputs):
             said = " ".join(words[i] for i in parts[int(own[1:].argmin())])
             found.append(f"{said} ({own[0]:.2f} to {own[1:].min():.2f})")
         return found
-
-
-def _sheet(path: Path, asked: Asked, quiet: bool = False) -> Sheet:
-    sheet = read_sheet(path, asked.sheet)
-    asked.tell(*sheet.remark.splitlines() * (not quiet))
-    return sheet
 
 
 def _cells(sheet: Sheet, column: str, named: str) -> list[str]:

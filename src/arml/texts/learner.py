@@ -57,12 +57,12 @@ class TextLearner(EncodedLearner):
         return TextPredictor
 
     def encode(self, content: Any, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
-        found: np.ndarray = self.vectors([content])[0]
-        return found
+        (found,) = self.vectors([content])
+        return np.asarray(found)
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, which are not kept."""
-        parts = [np.asarray(one.transform(texts).toarray(), np.float32) for one in HASHES]
+        parts: list[np.ndarray] = [one.transform(texts).toarray() for one in HASHES]
         if self.encoder is not None:
             found = self.encoder(texts)
             found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
@@ -83,7 +83,7 @@ def remade_learner(facts: Json, path: Path | str | None) -> TextLearner:
     options = {} if "version" in facts else {"pool": facts["pool"]}
     learner = TextLearner(encoder_of(path, **options), path)
     if learner.facts != facts:
-        wanted = f"{facts['model']} {facts.get('version', facts.get('sha256', ''))[:12]}"
+        wanted = f"{facts['model']} {str(facts.get('version', facts.get('sha256')))[:12]}"
         raise ValueError(
             f"expected the encoder {wanted} of its texts, got {learner.facts['model']}: "
             + ("install that version of the package" if "version" in facts else "name that file")

@@ -12,9 +12,9 @@ export function startTables(about, limits) {
   const buttons = ["predict", "check"].map((id) => document.getElementById(`table-${id}`));
   let known = [], pending = null, timer = 0;
   document.getElementById("tables-about").textContent =
-    "Any columns of numbers, dates and categories, with or without empty cells; at most " +
+    "Any columns of numbers, dates and categories, with or without empty cells, or a column of texts; at most " +
     `${limits.rows.toLocaleString("en")} rows.`;
-  kind.replaceChildren(...about.kinds.map((name) => make("option", { value: name }, KINDS[name])));
+  kind.replaceChildren(...about.kinds.map((name) => make("option", { value: name }, KINDS[name] ?? `a class, from ${name}`)));
 
   // What was answered is of another table now.
   const stale = () => {

