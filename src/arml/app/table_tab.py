@@ -16,7 +16,7 @@ from arml.predict.base import TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
-from arml.tables.kinds import NUMBER
+from arml.tables.kinds import NUMBER, text_of
 from arml.tables.predictor import TablePredictor, learned_table
 from arml.tables.sheet import Sheet, sheet_of, sheet_of_file
 
@@ -46,7 +46,7 @@ def read_table(content: object) -> Json:
     """
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80])
-    rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
+    rows = [["" if cell is None else text_of(cell) for cell in row] for row in _rows(sheet)]
     header = [*sheet.cells]
     return {"csv": _csv(header, rows), "header": header, "rows": rows, "remark": sheet.remark}
 
