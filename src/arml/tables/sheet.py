@@ -256,42 +256,27 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
 
     **Raises** `ValueError` in one line for another name, and for formulas without a value.
     """
-    excel = ending in ("xlsx", "xlsm")
+    calamine = extra("python_calamine", "excel", f".{ending} files")
+    openpyxl = extra("openpyxl", "excel", "formulas") if ending in ("xlsx", "xlsm") else None
     file = io.BytesIO(data)
-    package = ("openpyxl", "excel") if excel else ("python_calamine", "spreadsheets")
-    reader = extra(*package, f".{ending} files")
     try:
         packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
         if sum(one.file_size for one in packed) > LARGEST:
             raise ValueError("it is too large: save the sheet as CSV")
-        if excel:
-            book = reader.load_workbook(file, data_only=True)
-            shown = {one.title: one.sheet_state == "visible" for one in book.worksheets}
-        else:
-            book = reader.CalamineWorkbook.from_filelike(file)
-            visible = reader.SheetVisibleEnum.Visible
-            shown = {one.name: one.visible == visible for one in book.sheets_metadata}
+        book, visible = (
+            calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)),
+            calamine.SheetVisibleEnum,
+        )
+        shown = {one.name: one.visible == visible.Visible for one in book.sheets_metadata}
         title = wanted or next((one for one in shown if shown[one]), None)
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
-        if excel:
-            rows, merged = (
-                [[*row] for row in book[title].iter_rows(values_only=True)],
-                [
-                    (one.min_row - 1, one.min_col - 1, one.max_row, one.max_col)
-                    for one in book[title].merged_cells.ranges
-                ],
-            )
-            formulas = reader.load_workbook(file, read_only=True)[title].iter_rows()
-        else:
-            sheet = book.get_sheet_by_name(title)
-            rows, formulas = sheet.to_python(skip_empty_area=False), ()
-            merged = [
-                (*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()
-            ]
+        rows = (sheet := book.get_sheet_by_name(title)).to_python(skip_empty_area=False)
+        merged = [(*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()]
+        formulas = openpyxl.load_workbook(file, read_only=True)[title] if openpyxl else ()
         for row, cells in zip(rows, formulas, strict=False):
             for value, cell in zip(row, cells, strict=False):
-                if value is None and cell.data_type == "f":
+                if value == "" and cell.data_type == "f":
                     raise ValueError(
                         f"the formula in {cell.coordinate} of sheet {title!r} was never "
                         "calculated: open the file in a spreadsheet program, and save it"
@@ -301,7 +286,7 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
     for top, left, bottom, right in merged:
         for cells in rows[top:bottom]:
             cells[left:right] = [rows[top][left]] * (right - left)
-    kept = [i for i, row in enumerate(rows) if any(cell not in (None, "") for cell in row)]
+    kept = [i for i, row in enumerate(rows) if any(cell != "" for cell in row)]
     others = [one for one in shown if one != title]
     return _remarked(
         _columns([i + 1 for i in kept], [rows[i] for i in kept], name),
