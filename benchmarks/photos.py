@@ -58,7 +58,11 @@ class Family(NamedTuple):
 
 
 def load(path: Path, learner: PhotoLearner, classes: int = 120) -> Family:
-    """A zip; of more classes or pictures than the limits some are taken at equal distances."""
+    """A zip, or a file `.npz` of vectors `x` and labels `y`; of more classes or pictures than the
+    limits some are taken at equal distances."""
+    if path.suffix == ".npz":
+        kept = np.load(path)
+        return Family(path.stem, kept["x"], np.zeros((0, 64, 64, 3)), kept["y"])
     with open_source(path) as listed:
         names = [c for c, images in listed.classes.items() if len(images) >= 8]
         picked = np.linspace(0, len(names) - 1, min(classes, len(names))).round().astype(int)
@@ -231,6 +235,8 @@ def strange(families: list[Family], learner: PhotoLearner, shots: int, n: int) -
             of_task = np.isin(family.labels, family.labels[draw.support])
             for kind, pool in (("other sets", others), ("other classes", family.vectors[~of_task])):
                 new = pool[rng.choice(len(pool), min(len(known), len(pool)), replace=False)]
+                above = float(np.mean(predictor.novelty(new) > 1))
+                found.setdefault(f"{kind}, above 1", []).append(above)
                 truth = np.repeat([0, 1], [len(known), len(new)])
                 for name, score in measures(predictor, np.concatenate([known, new])).items():
                     auroc = float(roc_auc_score(truth, score))
@@ -277,7 +283,9 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("accuracy", "heads", "novelty", "estimates"))
-    parser.add_argument("data", nargs="+", type=Path, help="zips with a folder for each class")
+    parser.add_argument(
+        "data", nargs="+", type=Path, help="zips with a folder for each class, .npz"
+    )
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--draws", type=int, default=50)
     given = parser.parse_args()

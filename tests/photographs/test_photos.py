@@ -21,6 +21,7 @@ from arml.photographs.learner import PhotoLearner
 from arml.photographs.starter import starter_if_better
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
+    CENTRE,
     NU,
     SHRINKAGE,
     TEMPERATURE,
@@ -61,10 +62,16 @@ def predictor(learner):
     return learner.adapt(pictures, ["red", "blue"] * 3)
 
 
-def test_head_is_a_cosine_in_the_regularised_metric(rng):
+@pytest.mark.parametrize("shares", [(4, 4, 4), (9, 2, 1)])
+def test_head_is_a_cosine_in_the_regularised_metric(rng, shares):
     x, y = vectors(rng)
+    y = np.sort(y) if shares[0] == 4 else np.repeat([0, 1, 2], shares)
     head, z = fit_head(x, y, 3), unit_roots(x)
-    u = z - z.mean(axis=0)
+    counts = np.array(shares)
+    centres = np.stack([z[y == k].mean(axis=0) for k in range(3)])
+    # Generalised least squares of the class means, whose variances are 1 + CENTRE / n.
+    precision = np.linalg.inv(np.eye(3) + CENTRE * np.diag(1 / counts))
+    u = z - np.ones(3) @ precision @ centres / precision.sum()
     means = np.stack([u[y == k].mean(axis=0) for k in range(3)])
     rows = u - means[y]
     metric = np.linalg.inv(np.eye(20) + rows.T @ rows / (len(x) - 3 + NU) / SHRINKAGE)
@@ -79,7 +86,7 @@ def test_head_is_a_cosine_in_the_regularised_metric(rng):
     again = jax.jit(partial(fit_metric, factor=traced_factor, xp=jnp))(
         x, np.eye(3)[y], np.ones(len(y))
     )
-    again = again._replace(temperature=head.temperature, bound=head.bound)
+    again = again._replace(temperature=head.temperature, bound=head.bound, prior=head.prior)
     for a, b in zip(again.answers(x, jnp), head.answers(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
@@ -95,7 +102,7 @@ def test_copies_and_the_order_of_the_examples_change_neither_temperature_nor_bou
     np.testing.assert_allclose([twice.bound, once.bound], weights.bound, rtol=0.2)
     order = rng.permutation(30)
     moved = fit_head(x[order], y[order], 3, same=equal_inputs(x[order]))
-    np.testing.assert_allclose(moved[-2:], once[-2:], rtol=1e-5)
+    np.testing.assert_allclose(moved[4:6], once[4:6], rtol=1e-5)
     # Copies of one example a class leave nothing to be left out.
     few = fit_head(x[[0, 0, 1, 1]], np.array([0, 0, 1, 1]), 2, same=np.array([0, 0, 1, 1]))
     assert few.bound > 0.01
@@ -118,6 +125,48 @@ def test_a_class_with_many_examples_is_not_preferred(rng):
     new = centres[1] + rng.normal(0, 0.3, (50, d))
     head = fit_head(np.abs(np.concatenate([many, one])), np.array([0] * 30 + [1]), 2)
     assert np.mean(head.logits(np.abs(new)).argmax(axis=1) == 1) > 0.95
+
+
+def test_more_examples_of_a_class_do_not_hide_it(rng):
+    d, new = 200, np.arange(300) % 3
+    centres = rng.random((3, d))
+    for n in (4, 40, 300):
+        y = np.repeat([0, 1, 2], [n, 4, 4])
+        x, queries = (np.abs(centres[k] + rng.normal(0, 1.5, (len(k), d))) for k in (y, new))
+        right = fit_head(x, y, 3).logits(queries).argmax(axis=1) == new
+        first = right[new == 0].mean() if n == 4 else first
+        assert right[new == 0].mean() > first - 0.03
+
+
+def test_a_prior_multiplies_the_odds(predictor, learner, tmp_path):
+    pictures = [blob(colour, i) for i, colour in enumerate(COLOURS[:2])]
+    chances = predictor.predict_proba(pictures)
+    uneven = learner.adapt(predictor.x[:5], predictor.classes[predictor.y[:5]])
+    assert "equally frequent" in uneven.prior_in_words
+    assert predictor.prior_in_words == ""
+    for one, prior in ((predictor, "blue=90, red=10"), (uneven, "examples"), (uneven, [2, 3])):
+        moved = one.with_prior(prior)
+        odds = [9, 1] if one is predictor else [2, 3]  # blue, red
+        wanted = one.predict_proba(pictures) * odds
+        wanted /= wanted.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(moved.predict_proba(pictures), wanted, rtol=1e-4)
+        shutil.rmtree(tmp_path / "kept", ignore_errors=True)
+        moved.save(tmp_path / "kept")
+        for same in (arml.load_predictor(tmp_path / "kept"), pickle.loads(pickle.dumps(moved))):
+            np.testing.assert_array_equal(
+                same.predict_proba(pictures), moved.predict_proba(pictures)
+            )
+            assert same.prior_in_words == moved.prior_in_words
+        traced = jax.nn.softmax(moved._traced()(moved.learner.read(pictures))[0])
+        np.testing.assert_allclose(traced, wanted, rtol=1e-3)
+        assert moved.add(pictures[:1], ["red"]).prior_in_words.startswith("answers assume")
+    np.testing.assert_array_equal(predictor.predict_proba(pictures), chances)  # as it was
+    assert "worse" not in str(uneven.reliability().lines([*"abcde"]))
+    with pytest.raises(ValueError, match="a share above 0 for each of the 3 classes"):
+        predictor.with_prior([1, 2]).add(pictures[:1], ["green"])
+    for bad in ("much", "red=1", "1,2,3", "red=1,red=2", {"red": 1, "blue": 0}, [1, np.nan], None):
+        with pytest.raises(ValueError, match="expected as prior equal, examples, or a share"):
+            predictor.with_prior(bad)
 
 
 def test_temperature_follows_the_examples(rng):

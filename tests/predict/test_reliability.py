@@ -8,7 +8,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.reliability import (
     MEAN,
+    OVERLAP,
+    Evaluation,
     NumberReliability,
+    Z,
     classification_reliability,
     regression_reliability,
 )
@@ -80,7 +83,11 @@ def test_the_interval_counts_distinct_examples():
     x, y = np.repeat(np.arange(4.0)[:, None], 10, axis=0), np.repeat([0, 1, 0, 1], 10)
     found = classification_reliability(constant(0.6, 0.4), y, KINDS[:2], equal_inputs(x))
     assert found.accuracy == 0.5
-    assert found.interval == pytest.approx(binomtest(2, 4).proportion_ci(method="wilson"), abs=1e-6)
+    # Wilson's interval of a share p are the p0 with (p - p0)^2 = Z^2 p0 (1 - p0) OVERLAP / n.
+    for end in found.interval:
+        assert (0.5 - end) ** 2 == pytest.approx(Z**2 * end * (1 - end) * OVERLAP / 4)
+    alone = Evaluation(found.classes, y[::10], found.probabilities[::10])
+    assert alone.interval == pytest.approx(binomtest(2, 4).proportion_ci(method="wilson"), abs=1e-6)
     assert "over 40 examples, 4 of them distinct" in str(found)
     zero = lambda _, test: {"zero": np.zeros((len(test), 1))}  # noqa: E731
     numbers = regression_reliability(zero, 1.0 * y, equal_inputs(x))
@@ -163,6 +170,14 @@ def test_a_large_class_does_not_flatter():
     assert found.largest == ("ash", 0.75)
     assert "mean over the classes 50%; always answering ash: 75%" in str(found)
     assert "no better than always answering ash: do not trust it" in found.lines("a" * 12)
+    # 60% of a class of 10 and both of another of 2: less often right than the largest class.
+    chances = np.array([[0.9, 0.1]] * 6 + [[0.1, 0.9]] * 6)
+    found = classification_reliability(
+        lambda _, i: {"m": chances[i]}, np.repeat([0, 1], [10, 2]), KINDS[:2]
+    )
+    assert found.warning.startswith("worse than always answering ash: do not trust it where ash is")
+    assert found.warning in found.lines("a" * 12)
+    assert found.warning in Evaluation(KINDS[:2], found.labels, chances).lines("a" * 12)
 
 
 def test_a_label_that_is_wrong_is_named_first():
@@ -227,6 +242,8 @@ def test_numbers_are_predicted_from_the_others():
     assert found.doubtful[0] == 5
     said = found.lines([f"row {i}" for i in range(10)])
     assert "always the mean" in said[0]
+    assert found.median == np.median(np.abs(found.predictions - y)) < found.error / 4
+    assert f"median error {found.median[0]:.3g})" in said[0]
     assert any(line.startswith("check row 5: its target is") for line in said)
     assert np.isinf(found.errors["lost"])
     idle = regression_reliability(refit, y, model="mean")

@@ -61,6 +61,7 @@ def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> Non
             "vectors": _floats(predictor.x),
             "labels": predictor.y.tolist(),
             "weight": (np.ones(len(predictor.y)) if weight is None else weight).tolist(),
+            "prior": predictor.prior if isinstance(predictor.prior, str) else "",
         }
     else:
         models = packed(lambda place: predictor.to_onnx(place / "onnx"))
@@ -98,7 +99,7 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
     vectors = partial(vectors_of, extractor=extractor)
     write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
     n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]
-    parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1)
+    parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1), floats(k)
     inputs = {"vectors": floats(n, d), **dict(zip(Head._fields, parts, strict=True))}
     write(folder / "answer", answer, inputs, ["probabilities", "novelty"])
     examples = {"vectors": floats(n, d), "member": floats(n, k), "weight": floats(n)}

@@ -41,6 +41,9 @@ class AnswerOptions:
     """The frozen ONNX model of a learner on features, if it is not the default. Or what learns from
     the columns of tables, or from the vectors of photographs and texts: logistic-regression,
     ridge-regression, random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
+    prior: str | None = None
+    """How frequent the classes are among new inputs: equal (usual for photos), examples (as
+    among the examples), or shares such as good=95,bad=5."""
     none: bool = False
     """Answer "none of these" for queries that are unlike 95% of the examples."""
     out: Path | None = None
@@ -147,6 +150,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
         refuse(options, ("none", "sort_into", *(() if whole else ("matter",))), "--query")
     said = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({said})")
+    predictor = _with_prior(predictor, options.prior)
     predictor = predictor.using(predictor.models[-1])  # all of its models together
     if options.reliability:
         tell(*predictor.reliability().lines(names))
@@ -196,17 +200,27 @@ def predict_command(arguments: Sequence[str]) -> None:
 
     predictor = load_predictor(options.predictor, options.model)
     asked = _asked(options, predictor.learner, query, options.predictor.name)
+    predictor = _with_prior(predictor, options.prior)
     if options.columns:
         tell(*str(predictor.schema).splitlines())
     queries = inputs_of(predictor.learner).queries(predictor, query, asked)
     _answer(predictor, queries, options, asked)
 
 
+def _with_prior(predictor: Predictor, prior: str | None) -> Predictor:
+    """The predictor for this prior, which the user is told."""
+    predictor = predictor if prior is None else predictor.with_prior(prior)
+    tell(*filter(None, [predictor.prior_in_words]))
+    return predictor
+
+
 def _predict_on(options: PredictOptions, on: str) -> None:
     from arml.predict.batches import BatchPredictor, predict_parts
 
     refuse(
-        options, ("none", "columns", "matter", "strict", "sort_into"), "predictions without --on"
+        options,
+        ("prior", "none", "columns", "matter", "strict", "sort_into"),
+        "predictions without --on",
     )
     if len(options.query) > 1 or options.out is None:
         raise ValueError("--on takes one source and --out FOLDER: give both")
@@ -258,7 +272,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     kind = inputs_of(learner)
     predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.
-    if options.learner is None and options.model is None and not options.given():
+    if not (options.learner or options.model or options.prior or options.given()):
         from arml.datasets.folders import open_source
 
         with open_source(options.support) as source:

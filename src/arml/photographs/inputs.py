@@ -41,7 +41,7 @@ class Pictures(Inputs):
     near = NEAR
     suffixes = tuple(sorted(SUFFIXES))
     cells = ("bytes", "image", "path", "file")
-    asks = ("strict", "sort_into", "report", "group", "matter")
+    asks = ("prior", "strict", "sort_into", "report", "group", "matter")
     tab = "pictures"
     advice = "name folders or images, or use the learner tables"
 

@@ -155,6 +155,8 @@ class Predictor(abc.ABC):
     """Folds of its check at most."""
     flat = False
     """Whether one target came without an axis of its own."""
+    prior_in_words = ""
+    """The frequencies of the classes that its probabilities assume, if it has a prior."""
 
     @property
     def problem(self) -> "Problem":
@@ -317,6 +319,11 @@ class Predictor(abc.ABC):
                 f"no model {model!r} predicts such tasks: choose {' or '.join(self.models)}"
             )
         return self
+
+    def with_prior(self, prior: object) -> "Predictor":
+        """The same, for other frequencies of the classes. **Raises** `ValueError` for a prior that
+        it cannot use."""
+        raise ValueError("this predictor has no prior: use the learner photos, or texts")
 
     def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the

@@ -8,6 +8,7 @@ What makes the vectors is frozen, so nothing is trained: an input becomes a vect
 classifier is a formula of the examples' vectors: see `arml.predict.head`.
 """
 
+import copy
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +21,18 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import LEARNER, ArrayPredictor, L, TaskLearner, softmax
+from arml.predict.base import LEARNER, ArrayPredictor, L, Predictor, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import fit_head, unit_roots
-from arml.predict.inputs import checked_array, checked_labels, weighted
+from arml.predict.inputs import (
+    EQUAL,
+    EXAMPLES,
+    Prior,
+    checked_array,
+    checked_labels,
+    checked_prior,
+    weighted,
+)
 from arml.predict.kinds import Inputs
 from arml.predict.reading import Bad, OnItem, each
 from arml.predict.scikit import facts_of, learned_by, remade
@@ -84,7 +93,13 @@ class EncodedLearner(TaskLearner):
         return Problem("classification", (self.dimension,), 5, 5, 15)
 
     def adapt(  # type: ignore[override]
-        self, x: object, y: object, sample_weight: object = None, *, groups: object = None
+        self,
+        x: object,
+        y: object,
+        sample_weight: object = None,
+        *,
+        groups: object = None,
+        prior: object = None,
     ) -> "EncodedPredictor":
         """Learn a task from labelled inputs.
 
@@ -94,6 +109,8 @@ class EncodedLearner(TaskLearner):
           came twice, and with 0 it is left out.
         - `groups`: a value for each input; those with the same are left out together wherever
           inputs are, such as several of one animal.
+        - `prior`: how frequent the classes are among new inputs, if not as usual for the kind: see
+          `EncodedPredictor.with_prior`.
 
         **Raises** `ValueError` for inputs that cannot be read, and for labels of fewer than two
         classes.
@@ -108,7 +125,8 @@ class EncodedLearner(TaskLearner):
         if not len(vectors):
             raise ValueError(f"no {self.kind.many}: give some examples")
         classes, places = checked_labels(labels, len(vectors))
-        return self.predictor(self, vectors, places, classes, weight, groups)
+        found = self.predictor(self, vectors, places, classes, weight, groups)
+        return found if prior is None else found.with_prior(prior)
 
     def read(
         self, x: object, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
@@ -160,6 +178,41 @@ class EncodedPredictor(ArrayPredictor):
     learner: EncodedLearner
     fit_head: ClassVar[Callable[..., Any]] = staticmethod(fit_head)
     """Fits the classifier, which has `logits` and `answers` as `Head`."""
+    prior: Prior = EQUAL
+    """How frequent the classes are among new inputs: see `with_prior`."""
+
+    def with_prior(self, prior: object) -> "EncodedPredictor":
+        """The same, for new inputs whose classes are as frequent as `prior` says: "equal",
+        "examples" (as among the examples), or a share for each class, by label or in the order of
+        `classes`. Frequent classes get higher probabilities. **Raises** `ValueError` for another
+        prior."""
+        checked, other = checked_prior(prior, self.classes), copy.copy(self)
+        if self.learner.estimator is not None and checked != self.prior:
+            raise ValueError("only the package's own classifier has a prior: leave it out")
+        for name in ("head", "_function", "_reliability"):
+            vars(other).pop(name, None)
+        other.prior = checked
+        return other
+
+    @property
+    def prior_in_words(self) -> str:  # type: ignore[override]
+        if isinstance(self.prior, dict):
+            said = ", ".join(f"{label} {share:.3g}" for label, share in self.prior.items())
+        elif self.prior == EXAMPLES:
+            said = "as frequent as among the examples (--prior equal: equally frequent)"
+        else:
+            said = "equally frequent (--prior examples: as frequent as among the examples)"
+        equal = isinstance(self.prior, str) and np.ptp(np.bincount(self.y)) == 0
+        return (
+            ""
+            if equal or self.learner.estimator is not None
+            else f"answers assume that the classes of new ones are {said}"
+        )
+
+    def add(self, x: object, y: object) -> Predictor:
+        """As `ArrayPredictor.add`. **Raises** `ValueError`, too, for a new class without a share in
+        the prior."""
+        return super().add(x, y).with_prior(self.prior)
 
     @cached_property
     def head(self) -> Any:
@@ -173,7 +226,7 @@ class EncodedPredictor(ArrayPredictor):
         # One temperature for large folds: it changes no label, and costs ten fits.
         left_out = len(kept) == len(self.y) or len(kept) <= 200
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
-        return self.fit_head(*given, left_out=left_out)
+        return self.fit_head(*given, left_out=left_out, prior=self.prior)
 
     def _learned(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """The function from vectors to log-odds that is learned from some of the examples."""
@@ -228,6 +281,7 @@ class EncodedPredictor(ArrayPredictor):
             "extractor": self.learner.facts,
             "classes": self.classes.tolist(),
             "support": write_arrays(folder / SUPPORT, self.support),
+            "prior": self.prior,
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
@@ -254,4 +308,7 @@ def load_encoded(folder: Path, kind: Inputs, model: Path | str | None = None) ->
         learner = learner.with_estimator(remade(content["estimator"]))
     found = learner.predictor(learner, classes=np.asarray(content["classes"]), **arrays)
     found.columns, found.target = tuple(content.get("columns", ())) or None, content.get("target")
-    return found
+    try:
+        return found.with_prior(content.get("prior", found.prior))
+    except ValueError as error:
+        raise RunError(f"{folder}: {error}; save it again") from error

@@ -3,22 +3,23 @@
 With v the features of a picture,
 
     z       = sign(v) sqrt|v|, scaled to length 1                                            [1]
-    u       = z - the mean z of the examples
+    u       = z - the mean of the m_k, with weights n_k / (n_k + CENTRE) for n_k examples    [4]
     S       = the examples' scatter around the means m_k of their classes / (n - classes + NU)
     M       = (I + S / SHRINKAGE)^-1                                                      [2, 3]
     w_k     = M m_k / sqrt(m_k . M m_k)
-    p(k|u)  = softmax of  u . w_k / (|u| T)
+    p(k|u)  = softmax of  u . w_k / (|u| T) + log(prior of k)
     novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
 
 The probabilities come from the cosine to the class means, in the metric of a regularised
 Mahalanobis distance. With one example of each class S is 0, and it is the cosine of centred
-vectors. Unlike logistic regression and distances, it does not prefer classes that have more
-examples. The novelty is the distance to the nearest class, times the lack of resemblance to it in
+vectors. The prior decides how much classes with more examples are preferred: without one they are
+not. The novelty is the distance to the nearest class, times the lack of resemblance to it in
 direction. With five examples of each class it detects other classes better, on all of seven sets of
 pictures, than each factor, the cosine of uncentred vectors, the energy of the log-odds, or the top
 probability (`benchmarks/results/photos.json`).
 
-The temperature T maximises the likelihood of examples that were left out, with a prior around
+The temperature T maximises the likelihood of examples that were left out, whose classes are as
+frequent as among the examples, with a prior around
 `TEMPERATURE` that counts as much as a few examples. The bound is the distance below which 95% of
 these examples are. Where nothing can be left out, both are what suited other sets of pictures.
 
@@ -31,6 +32,10 @@ which learn and predict in a browser: the formulas stand here alone.
     CVPR 2012: the square root of features.
 [2] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020.
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
+[4] Searle, Casella and McCulloch, Variance Components, 1992: in a model of random effects this is
+    the best unbiased estimate of the mean over classes, for a variance within classes that is
+    CENTRE times that of their means. The mean of the examples lies near the class that has most of
+    them, and a vector near the origin has no direction: its class was then found less often.
 """
 
 from collections.abc import Callable
@@ -40,12 +45,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.predict.folds import Numbers, folds
+from arml.predict.inputs import EQUAL, EXAMPLES, Prior
 from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""
 NU = 4
 """Degrees of freedom that the metric's prior counts as much as."""
+CENTRE = 8
+"""The variance within classes, as a multiple of that of their means, for the centre alone."""
 TEMPERATURE = 0.11
 """The temperature around which that of left-out examples is expected."""
 PRECISION = 5.0
@@ -72,6 +80,8 @@ class Head(NamedTuple):
     """`[rank, d]`: Q, with M = I - Q^T Q."""
     temperature: Any = 1.0
     bound: Any = 1.0
+    prior: Any = 0.0
+    """`[classes]`: the logarithms of the priors, up to a constant."""
 
     def answers(self, vectors: Any, xp: Any = np) -> tuple[Any, Any]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
@@ -83,7 +93,7 @@ class Head(NamedTuple):
         away = own - 2 * along * self.lengths + self.lengths * self.lengths
         nearest = xp.maximum(-xp.max(-away, axis=1), 0)
         novelty = nearest * xp.maximum(1 - xp.max(cosines, axis=1), 0)
-        return cosines / self.temperature, novelty / self.bound
+        return cosines / self.temperature + self.prior, novelty / self.bound
 
     def logits(self, vectors: Any, xp: Any = np) -> Any:
         """The log-odds alone."""
@@ -132,7 +142,7 @@ def fit_metric(
     1 where an example is of a class; its temperature and bound are 1."""
     z, counts = unit_roots(x, xp), weight @ member
     means = ((member * weight[:, None]).T @ z) / counts[:, None]
-    middle = (weight @ z) / xp.sum(weight)
+    middle = ((counts / (counts + CENTRE)) @ means) / xp.sum(counts / (counts + CENTRE))
     spare = xp.maximum(xp.sum(weight) - xp.sum(counts / counts), 0) + NU
     q = factor((z - member @ means) * xp.sqrt(weight / spare)[:, None])
     away = means - middle
@@ -149,6 +159,7 @@ def fit_head(
     same: Numbers | None = None,
     groups: Numbers | None = None,
     left_out: bool = True,
+    prior: Prior = EQUAL,
 ) -> Head:
     """The head of labelled vectors.
 
@@ -157,11 +168,14 @@ def fit_head(
     - `same`, `groups`: equal examples, and those of a group, have the same number; they are left
       out together.
     - `left_out`: choose the temperature and the bound on examples that are left out.
+    - `prior`: `EQUAL`, `EXAMPLES`, or the share of each class, in their order.
     """
     weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
     x = np.asarray(x, np.float32)
     with one_blas_thread():
         head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
+        shares = log_shares(EXAMPLES, weight @ member)
+        head = head._replace(prior=log_shares(prior, weight @ member).astype(np.float32))
         if not left_out:
             return head._replace(temperature=TEMPERATURE)
         parts = [
@@ -173,9 +187,16 @@ def fit_head(
         bound = APART * np.median(2 - 2 * (z @ z.T)[y[:, None] != y])
         return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
     cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
-    temperature = temperature_of(cosines, y[places], weight[places])
+    temperature = temperature_of(cosines, y[places], weight[places], shares=shares)
     bound = float(np.quantile(novelty, LEVEL, method="higher"))
     return head._replace(temperature=temperature, bound=max(bound, 1e-6))
+
+
+def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"]:
+    """The logarithms of the priors of classes that have these `counts` of examples."""
+    named = counts if prior == EXAMPLES else np.ones(len(counts))
+    shares = named if isinstance(prior, str) else np.array([*prior.values()])
+    return np.log(shares / shares.mean())
 
 
 def temperature_of(
@@ -184,10 +205,11 @@ def temperature_of(
     weight: Float[np.ndarray, " n"],
     expected: float = TEMPERATURE,
     tried: Float[np.ndarray, " k"] = TEMPERATURES,
+    shares: Float[np.ndarray, " classes"] | float = 0.0,
 ) -> float:
     """The likeliest temperature of those `tried`, with a prior around the `expected` one, from the
-    log-odds of examples that were left out."""
-    scaled = logits[None] / tried[:, None, None]
+    log-odds of examples that were left out; `shares` are the `log_shares` that these lack."""
+    scaled = logits[None] / tried[:, None, None] + shares
     top = scaled.max(axis=2, keepdims=True)
     logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
     gain = logs[:, np.arange(len(labels)), labels] @ weight

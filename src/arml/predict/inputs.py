@@ -7,7 +7,7 @@ is refused in one line, before any work.
 import datetime
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,9 @@ from jaxtyping import Float, Int
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
+EQUAL, EXAMPLES = "equal", "examples"
+"""Priors by name: all classes are equally frequent, or as frequent as among the examples."""
+Prior = str | dict[str, float]
 LARGEST = float(np.finfo(np.float32).max)
 MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
 """Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
@@ -97,6 +100,39 @@ def _labels(y: object) -> np.ndarray:
 
 def _missing(label: object) -> bool:
     return not isinstance(label, str) and missing(label)  # a class may be named NA
+
+
+def checked_prior(prior: object, classes: np.ndarray) -> Prior:
+    """`EQUAL`, `EXAMPLES`, or the share of each class by its label, whose sum is one.
+
+    **Arguments**
+
+    - `prior`: one of these names; a number for each class, in their order or by label; or a text
+      of such numbers, as in "good=95,bad=5". Only their ratios matter.
+
+    **Raises** `ValueError` for anything else.
+    """
+    if isinstance(prior, str) and prior in (EQUAL, EXAMPLES):
+        return prior
+    given: Any = prior
+    labels = [str(label) for label in classes]
+    if isinstance(given, str):
+        names, _, shares = zip(*(part.rpartition("=") for part in given.split(",")), strict=True)
+        given = dict(zip(names, shares, strict=True)) if any(names) else shares
+    if isinstance(given, Mapping):
+        by = {str(label).strip(): share for label, share in given.items()}
+        given = [by[label] for label in labels] if {*by} == {*labels} else None
+    try:
+        found = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(0)
+    if found.shape != (len(labels),) or not np.all((found > 0) & (found < np.inf)):
+        example = ",".join(f"{label}={100 / len(labels):.3g}" for label in labels[:5])
+        raise ValueError(
+            f"expected as prior {EQUAL}, {EXAMPLES}, or a share above 0 for each of the "
+            f"{len(labels)} classes, such as {example}{',...' * (len(labels) > 5)}; got {prior}"
+        )
+    return dict(zip(labels, (found / found.sum()).tolist(), strict=True))
 
 
 def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:

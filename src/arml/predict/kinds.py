@@ -128,7 +128,7 @@ class Inputs(Form):
     """Whether its learners are meta-trained; a kind's own learner is not."""
     cells: ClassVar[tuple[str, ...]] = ("bytes", "path", "file")
     """Columns of a batch that hold such inputs; the first that is there is read."""
-    asks: ClassVar[tuple[str, ...]] = ("strict", "sort_into", "report", "group")
+    asks: ClassVar[tuple[str, ...]] = ("prior", "strict", "sort_into", "report", "group")
     """The options of `arml adapt` that it has, beside those of every kind."""
     tab: ClassVar[str] = ""
     """The tab of `arml app` that shows its predictors; empty if none does."""

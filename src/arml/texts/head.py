@@ -4,7 +4,7 @@ A vector of a text holds the encoder's vector e, of length 1, and the signs of h
 hashed n-grams of characters [1]. With the inverse document frequencies f of the examples,
 
     z         = [e, WORDS (f w / |f w|, f c / |f c|) / sqrt(2)]
-    p(k|z)    = softmax of  (z . w_k + b_k) / T
+    p(k|z)    = softmax of  (z . w_k + b_k) / T + log(prior of k / share of k among the examples)
     novelty   = (1 - max_k cos(z, m_k)) / a bound
 
 with m_k the mean z of class k. The hashed part is TF-IDF in 4,096 numbers. The penalty of the
@@ -25,7 +25,8 @@ from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 
 from arml.predict.folds import Numbers, folds
-from arml.predict.head import APART, LEVEL, temperature_of
+from arml.predict.head import APART, LEVEL, log_shares, temperature_of
+from arml.predict.inputs import EXAMPLES, Prior
 from arml.results.machine import one_blas_thread
 
 BLOCKS = (1024, 3072)
@@ -53,13 +54,15 @@ class TextHead(NamedTuple):
     """The m_k, scaled to length 1."""
     temperature: float = 1.0
     bound: float = 1.0
+    prior: Float[np.ndarray, " classes"] | float = 0.0
+    """What another prior than `EXAMPLES`, of which the log-odds are, adds to them."""
 
     def answers(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
         z = features(vectors, self.rarity)
         logits = (z @ self.weights + self.offsets) / self.temperature
         cosines = (z @ self.means.T).max(axis=1) / np.maximum(np.linalg.norm(z, axis=1), 1e-9)
-        return logits, np.maximum(1 - cosines, 0) / self.bound
+        return logits + self.prior, np.maximum(1 - cosines, 0) / self.bound
 
     def logits(self, vectors: np.ndarray) -> np.ndarray:
         """The log-odds alone."""
@@ -86,11 +89,14 @@ def fit_text_head(
     same: Numbers | None = None,
     groups: Numbers | None = None,
     left_out: bool = True,
+    prior: Prior = EXAMPLES,
 ) -> TextHead:
     """The classifier of labelled vectors; for the arguments see `arml.predict.head.fit_head`."""
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     with one_blas_thread():
-        head = _fitted(x, y, ways, weight)
+        counts = weight @ np.eye(ways)[y]
+        moved = log_shares(prior, counts) - log_shares(EXAMPLES, counts)
+        head = _fitted(x, y, ways, weight)._replace(prior=moved)
         if not left_out:
             return head._replace(temperature=TEMPERATURE)
         parts = [

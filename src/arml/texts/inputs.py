@@ -35,7 +35,7 @@ class Texts(Inputs):
     suffixes = (".eml", ".md", ".txt")
     near = 0.05
     cells = ("text", "bytes", "path", "file")
-    asks = ("strict", "sort_into", "report", "group", "matter", "text", "sheet")
+    asks = ("prior", "strict", "sort_into", "report", "group", "matter", "text", "sheet")
     tab = "tables"
     can = frozenset({"add", "novelty", "learning_curve"})
     advice = "name a table with a column of texts, or folders of .txt, .md or .eml files"

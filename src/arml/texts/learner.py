@@ -8,6 +8,7 @@ from jaxtyping import Float, Float32
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
+from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
@@ -96,6 +97,7 @@ class TextPredictor(EncodedPredictor):
 
     learner: TextLearner
     fit_head = staticmethod(fit_text_head)
+    prior = EXAMPLES
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
         """The vectors in which the classifier compares texts."""

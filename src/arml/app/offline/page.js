@@ -39,7 +39,7 @@
     const part = Object.fromEntries(Object.entries(model.head).map(([name, text]) => [name, floats(text)]));
     d = part.middle.length;
     const ways = model.classes.length, rank = part.factor.length / d;
-    const shapes = { middle: [d], weights: [d, ways], lengths: [ways], factor: [rank, d], temperature: [1], bound: [1] };
+    const shapes = { middle: [d], weights: [d, ways], lengths: [ways], factor: [rank, d], temperature: [1], bound: [1], prior: [ways] };
     head = Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, new ort.Tensor("float32", part[name], shape)]));
     const all = floats(model.vectors);
     model.vectors = model.labels.map((_, i) => all.slice(i * d, (i + 1) * d));
@@ -61,7 +61,11 @@
       member: new ort.Tensor("float32", member, [n, ways]),
       weight: new ort.Tensor("float32", Float32Array.from(model.weight), [n]),
     });
-    head = { ...head, ...found };
+    // The prior of the predictor: as frequent as the examples, or equal; a new class of a list gets their mean.
+    const counts = new Float32Array(ways);
+    if (model.prior === "examples") model.labels.forEach((k, i) => (counts[k] += model.weight[i]));
+    const prior = model.prior === "examples" ? counts.map(Math.log) : counts.map((_, k) => head.prior.data[k] ?? 0);
+    head = { ...head, ...found, prior: new ort.Tensor("float32", prior, [ways]) };
     tellNames();
   }
   /** The probabilities of the classes for a vector, and its novelty. */
