@@ -116,11 +116,13 @@ def main() -> None:
             texts, labels = read(path)
             for shots in SHOTS:
                 name = f"{path.stem}, {shots}, {seed}"
-                if name in rows:
+                if every.keys() <= rows.get(name, {}).keys():
                     continue
                 support, query, y = draw(labels, shots, seed)
-                own = {}
+                own = rows.setdefault(name, {})
                 for side, predict in every.items():
+                    if side in own:
+                        continue
                     chances = predict(texts[support].tolist(), y[support], texts[query].tolist())
                     kinds, wanted = np.arange(chances.shape[1]), y[query]
                     with warnings.catch_warnings():
@@ -138,7 +140,8 @@ def means(rows: dict[str, dict[str, list[float]]]) -> dict[str, object]:
     side, with its interval over draws."""
     grouped: dict[str, list[dict[str, list[float]]]] = {}
     for name, row in rows.items():
-        grouped.setdefault(name.rpartition(", ")[0], []).append(row)
+        if "texts" in row:
+            grouped.setdefault(name.rpartition(", ")[0], []).append(row)
     found: dict[str, object] = {}
     for name, draws in sorted(grouped.items()):
         own: dict[str, object] = {"draws": len(draws)}

@@ -253,7 +253,7 @@ class EncodedPredictor(ArrayPredictor):
         """Whether each input may belong to none of the classes: its novelty is above 1."""
         return self.novelty(x) > 1
 
-    def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors in which the head compares inputs."""
         return np.asarray(unit_roots(self.learner.read(x)))
 

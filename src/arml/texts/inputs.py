@@ -33,7 +33,6 @@ class Texts(Inputs):
 
     one, many = "text", "texts"
     suffixes = (".eml", ".md", ".txt")
-    near = 0.05
     cells = ("text", "bytes", "path", "file")
     asks = ("prior", "strict", "sort_into", "report", "group", "matter", "text", "sheet")
     tab = "tables"

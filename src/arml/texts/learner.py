@@ -1,10 +1,12 @@
 """Texts: a few of each class, the vectors of a frozen encoder, and the words."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
+from scipy.sparse import csr_array, hstack
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
@@ -12,12 +14,12 @@ from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import BLOCKS, HASHED, features, fit_text_head
+from arml.texts.head import HASHED, MOST, SLOTS, fit_text_head
 
-_COUNTED = {"binary": True, "norm": None, "dtype": np.float32}
+_COUNTED = {"n_features": HASHED, "norm": None, "alternate_sign": False}
 HASHES = (
-    HashingVectorizer(n_features=BLOCKS[0], **_COUNTED),
-    HashingVectorizer(n_features=BLOCKS[1], analyzer="char_wb", ngram_range=(2, 5), **_COUNTED),
+    HashingVectorizer(**_COUNTED),
+    HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNTED),
 )
 """Of words, and of n-grams of two to five characters within words."""
 WITHOUT = "the words of the texts alone: pip install 'arml[texts]' adds their meaning"
@@ -41,13 +43,13 @@ class TextLearner(EncodedLearner):
 
     @property
     def dimension(self) -> int:
-        return HASHED + (self.encoder.dimension if self.encoder else 0)
+        return SLOTS + (self.encoder.dimension if self.encoder else 0)
 
     @property
     def facts(self) -> Json:
         """Everything on which the vectors depend, as plain data."""
         encoder = self.encoder.facts if self.encoder else {"model": "none"}
-        return {**encoder, "hashed": [*BLOCKS]}
+        return {**encoder, "hashed": [HASHED, SLOTS]}
 
     @property
     def notes(self) -> list[str]:
@@ -63,11 +65,16 @@ class TextLearner(EncodedLearner):
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, which are not kept."""
-        parts: list[np.ndarray] = [one.transform(texts).toarray() for one in HASHES]
+        counts = csr_array(hstack([one.transform(texts) for one in HASHES]))
+        slots = np.zeros((len(texts), SLOTS), np.float32)
+        for row, (start, end) in enumerate(pairwise(counts.indptr)):
+            found = counts.indices[start:end] * MOST + np.minimum(counts.data[start:end], MOST - 1)
+            slots[row, : min(end - start, SLOTS)] = np.sort(found)[:SLOTS]
+        parts = [slots]
         if self.encoder is not None:
-            found = self.encoder(texts)
-            found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
-            parts.insert(0, found)
+            meaning = self.encoder(texts)
+            meaning /= np.maximum(np.linalg.norm(meaning, axis=1, keepdims=True), 1e-9)
+            parts.insert(0, meaning)
         return np.concatenate(parts, axis=1)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -99,6 +106,6 @@ class TextPredictor(EncodedPredictor):
     fit_head = staticmethod(fit_text_head)
     prior = EXAMPLES
 
-    def embedding(self, x: object) -> Float[np.ndarray, "n d"]:
-        """The vectors in which the classifier compares texts."""
-        return features(self.learner.read(x), self.head.rarity)
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
+        """The vectors of the meaning of texts; None without an encoder."""
+        return self.learner.read(x)[:, :-SLOTS] if self.learner.encoder else None
