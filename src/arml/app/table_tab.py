@@ -17,7 +17,7 @@ from arml.predict.inputs import missing
 from arml.predict.kinds import Asked, Queries, inputs_of
 from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
-from arml.tables.kinds import NUMBER
+from arml.tables.kinds import NUMBER, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
 LEVEL = 0.9
@@ -45,7 +45,7 @@ def read_table(content: object, limits: Limits) -> Json:
     """
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
-    rows = [["" if cell is None else str(cell) for cell in row] for row in _rows(sheet)]
+    rows = [["" if cell is None else text_of(cell) for cell in row] for row in _rows(sheet)]
     header = [*sheet.cells]
     return {"csv": _csv(header, rows), "header": header, "rows": rows, "remark": sheet.remark}
 

@@ -49,7 +49,8 @@ class FewShot(BaseEstimator):
         - `X`: `[n, n_features]`; images as `[n, size, size, 3]`, or the same as flat rows.
         - `y`: `n` labels of any kind, or targets.
         - `sample_weight`: how much each example counts `[n]`: with 2 as if it came twice, with 0
-          it is left out. The learner of photographs and the models `logistic` and `edges` use it.
+          it is left out. Photographs, `logistic` and `edges` use it; tables take whole
+          numbers.
         - `groups`: a value for each example; those with the same are left out together wherever
           examples are, as scikit-learn's group folds do.
         - `keep`: columns of a table that are used although a rule leaves them out.

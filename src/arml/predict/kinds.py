@@ -49,7 +49,7 @@ _TABLES = (
     *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
 )
 """The ends of the names of tables."""
-_STEMS = (r"([^/]*\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+_STEMS = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
 """Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
 IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]
@@ -94,7 +94,7 @@ class Asked:
     """Of a table a column, of files a regular expression: those with one value, or with one text in
     their paths, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Options of tables: `without`, `keep`, `dates`."""
+    """Options of tables: `without`, `keep`, `dates`, `fill_down`, `category`, `order`."""
     sheet: str | None = None
     """Of a spreadsheet: the sheet, if it is not the first that is visible."""
     strict: bool = False
@@ -262,7 +262,7 @@ class Inputs(Form):
             ]
             n = len({*groups}) - found.count(None)
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
-        elif pattern := _together(names, y):
+        elif pattern := together_by(names, y):
             asked.tell(
                 f"some {self.many} may belong together, as their names do, and the check would be "
                 f"too optimistic: --group '{pattern}'"
@@ -374,7 +374,7 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(_TABLES)
 
 
-def _together(names: Sequence[str], labels: Iterable[Any]) -> str:
+def together_by(names: Sequence[str], labels: Iterable[Any]) -> str:
     """The pattern by which the names of half of the files are those of several in a class; empty if
     there is none, or all of a class have one stem."""
     for pattern in _STEMS:

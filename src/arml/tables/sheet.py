@@ -157,7 +157,9 @@ def sheet_of_file(
             if len(data) > LARGEST:
                 raise ValueError("it is too large: cut it into several")
         if ending == "parquet":
-            return _records(parquet.read_table(io.BytesIO(data)), name)
+            table = parquet.ParquetFile(io.BytesIO(data))
+            most.check(name, rows=table.metadata.num_rows, columns=table.metadata.num_columns)
+            return _records(table.read(), name)
         if ending in ("jsonl", "ndjson"):
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
@@ -167,7 +169,7 @@ def sheet_of_file(
     if ending in BOOKS:
         if ending in ("xlsx", "xlsm"):
             _check_book(data, name, most)
-        return _book(data, name, sheet, ending)
+        return _book(data, name, sheet, ending, most)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
     return _remarked(sheet_of(text, name, most), remark)
 
@@ -251,7 +253,7 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
+def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -> Sheet:
     """A sheet of a spreadsheet: the `wanted` one, or the first that is visible.
 
     **Raises** `ValueError` in one line for another name, and for formulas without a value.
@@ -260,6 +262,8 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
     file = io.BytesIO(data)
     package = ("openpyxl", "excel") if excel else ("python_calamine", "spreadsheets")
     reader = extra(*package, f".{ending} files")
+    if not excel and most != Most():  # its reader takes the whole area at once
+        raise ValueError(f"{name}: expected .xlsx or CSV here: save it so")
     try:
         packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
         if sum(one.file_size for one in packed) > LARGEST:
@@ -275,13 +279,11 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
         if excel:
-            rows, merged = (
-                [[*row] for row in book[title].iter_rows(values_only=True)],
-                [
-                    (one.min_row - 1, one.min_col - 1, one.max_row, one.max_col)
-                    for one in book[title].merged_cells.ranges
-                ],
-            )
+            sheet = book[title]  # of which few cells may be far apart
+            most.check(name, book=sheet.max_row * sheet.max_column)
+            rows = [[*row] for row in sheet.iter_rows(values_only=True)]
+            ranges = [one.bounds for one in sheet.merged_cells.ranges]
+            merged = [(top - 1, left - 1, bottom, right) for left, top, right, bottom in ranges]
             formulas = reader.load_workbook(file, read_only=True)[title].iter_rows()
         else:
             sheet = book.get_sheet_by_name(title)
