@@ -49,7 +49,7 @@ _TABLES = (
     *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
 )
 """The ends of the names of tables."""
-_STEMS = (r"([^/]*\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+_STEMS = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
 """Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
 IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]

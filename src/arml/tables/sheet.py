@@ -157,7 +157,9 @@ def sheet_of_file(
             if len(data) > LARGEST:
                 raise ValueError("it is too large: cut it into several")
         if ending == "parquet":
-            return _records(parquet.read_table(io.BytesIO(data)), name)
+            table = parquet.ParquetFile(io.BytesIO(data))
+            most.check(name, rows=table.metadata.num_rows, columns=table.metadata.num_columns)
+            return _records(table.read(), name)
         if ending in ("jsonl", "ndjson"):
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
@@ -167,7 +169,7 @@ def sheet_of_file(
     if ending in BOOKS:
         if ending in ("xlsx", "xlsm"):
             _check_book(data, name, most)
-        return _book(data, name, sheet, ending)
+        return _book(data, name, sheet, ending, most)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
     return _remarked(sheet_of(text, name, most), remark)
 
@@ -251,7 +253,7 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
-def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
+def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -> Sheet:
     """A sheet of a spreadsheet: the `wanted` one, or the first that is visible.
 
     **Raises** `ValueError` in one line for another name, and for formulas without a value.
@@ -271,7 +273,9 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str) -> Sheet:
         title = wanted or next((one for one in shown if shown[one]), None)
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
-        rows = (sheet := book.get_sheet_by_name(title)).to_python(skip_empty_area=False)
+        sheet = book.get_sheet_by_name(title)  # of which few cells may be far apart
+        most.check(name, book=sheet.total_height * sheet.total_width)
+        rows = sheet.to_python(skip_empty_area=False)
         merged = [(*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()]
         formulas = openpyxl.load_workbook(file, read_only=True)[title] if openpyxl else ()
         for row, cells in zip(rows, formulas, strict=False):
