@@ -187,6 +187,10 @@ def own_examples(folder: Path) -> None:
     rows = [f"{x:.2f},{'ab'[int(x > 2.5)]},{x * 2:.2f}" for x in rng.uniform(0, 5, 8)]
     (folder / "my.csv").write_text("\n".join(["length,species,height", *rows]) + "\n")
     (folder / "more.csv").write_text("length,species,height\n1.2,a,2.5\n3.4,b,7\n")
+    mails = [f"{what} {how}" for what in ("my parcel", "the lamp") for how in ("is late", "broke")]
+    lines = [f"{text},{text.split()[-1]}" for text in [*mails, *map("well {}".format, mails)]]
+    (folder / "mails.csv").write_text("\n".join(["mail,label", *lines, "a book is late,"]) + "\n")
+    (folder / "new-mails.csv").write_text("mail\nmy bed broke\n")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/photographs-and-tables.md"])
