@@ -272,7 +272,7 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
             book = reader.load_workbook(file, data_only=True)
             shown = {one.title: one.sheet_state == "visible" for one in book.worksheets}
         else:
-            book = reader.CalamineWorkbook.from_filelike(file)
+            book = reader.CalamineWorkbook.from_filelike(io.BytesIO(data))
             visible = reader.SheetVisibleEnum.Visible
             shown = {one.name: one.visible == visible for one in book.sheets_metadata}
         title = wanted or next((one for one in shown if shown[one]), None)
