@@ -87,6 +87,13 @@ def tune_command(arguments: Sequence[str]) -> int:
         best = _best(ended[0], parsed)
         write_json(options.run / "best.json", best)
         say(console, f"best of {finished} finished trials, on validation tasks: {best['command']}")
+        if "short" in best:
+            say(
+                console,
+                f"this trains all {recipe(experiment.recipe).steps:,} steps with options that were "
+                f"found in {experiment.steps:,}, and so long a training may need others, such as a "
+                f"lower rate; as long as the trials: {best['short']}",
+            )
     if (open_ := options.trials - len(ended)) > 0 and not stop():
         say(
             console,
@@ -105,9 +112,9 @@ def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Jso
     experiment = parsed.experiment
     # A search may begin at a value that was given.
     words = words_without(parsed.words, trial.params, experiment)
-    # Trials are often shorter than the run that the search is for.
+    own = ["--steps", str(experiment.steps)]
     if experiment.steps > recipe(experiment.recipe).steps:
-        words += ["--steps", str(experiment.steps)]
+        words += own
     for path, value in trial.params.items():
         part, _, name = path.replace("_", "-").partition(".")
         if isinstance(value, bool):
@@ -115,6 +122,8 @@ def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Jso
         else:
             words += [f"--{part}.{name}", str(value)]
     words += ["--run", f"runs/{experiment.recipe}-tuned"]
+    shorter = experiment.steps < recipe(experiment.recipe).steps
+    short = {"short": command("train", *words, *own)} if shorter else {}
     return {
         "score": trial.value,
         "split": "validation",
@@ -123,6 +132,7 @@ def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Jso
         "values": trial.params,
         "run": str(parsed.options.run / "trials" / trial.user_attrs["run"]),
         "command": command("train", *words),
+        **short,
     }
 
 

@@ -83,6 +83,7 @@ def options_of(build: Callable[..., object]) -> type:
         (name, type(p.default) if p.annotation is p.empty else p.annotation, p.default)
         for name, p in options.items()
     ]
+    built.__wrapped__ = build  # type: ignore[attr-defined]
     namespace = {"build": built, "__doc__": build.__doc__}
     name = f"{build.__name__.title().replace('_', '')}Options"
     cls = make_dataclass(name, held, bases=(Options,), namespace=namespace, frozen=True)

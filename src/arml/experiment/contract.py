@@ -5,7 +5,10 @@ method's name.
 A check raises `AssertionError`, whose message says what it compared.
 """
 
+import contextlib
 import re
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +33,8 @@ from arml.core.learner import MetaLearner
 from arml.core.own_tasks import fault
 from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
-from arml.plugins.loading import place_in_plugin
+from arml.plugins.loading import announced, place_in_plugin
+from arml.plugins.sources import package_of, source_of
 from arml.tasks.functions import functions_2d
 from arml.tasks.splits import splits_of
 from arml.training import checkpoint
@@ -293,6 +297,72 @@ def check_convolutions_stay_fast(case: Case) -> None:
         )
 
 
+def queries_seen(case: Case) -> str:
+    """A note if the outer loss adapts to the queries of its task; empty if it does not. The loss of
+    predictions is a sum over queries, so it changes by the label of one query alike whatever label
+    another has."""
+    task, key = jax.tree.map(lambda leaf: leaf[0], case.drawn)
+    y, problem = task.query.y, case.tasks.problem
+    classes = problem.kind == "classification"
+    other = (y + 1) % problem.outputs if classes else y + 10.0
+
+    @eqx.filter_jit
+    def loss(learner: MetaLearner, y: Array) -> Array:
+        return learner.meta_loss(task._replace(query=Examples(task.query.x, y)), key=key)
+
+    def change(*queries: int) -> float:
+        some = jnp.asarray(queries)
+        return float(loss(case.learner, y.at[some].set(other[some])) - loss(case.learner, y))
+
+    one, last, both = change(0), change(len(y) - 1), change(0, len(y) - 1)
+    if not abs(both - one - last) > 2e-5 * max(abs(one), abs(last), 1e-6):
+        return ""
+    return (
+        "the outer loss of a query changes with the label of another, so the adaptation in "
+        "meta_loss saw the queries: adapt must see the support set alone, and a training loss far "
+        "below that of new tasks is no success"
+    )
+
+
+def _results(part: str, name: str) -> dict[str, np.ndarray]:
+    """Numbers of a registered part that its code and its seed decide."""
+    if part == "tasks":
+        splits = splits_of(TASKS.known(name).options_class())
+        keys = jax.random.split(jax.random.key(0), _BATCH)
+        found: Any = {i: jax.vmap(tasks.sample)(keys) for i, tasks in enumerate(splits[:3])}
+    else:
+        cases = _cases(part, name)[0]
+        found = {kind: (case.learner, case.outcomes) for kind, case in cases.items()}
+    return {name: np.asarray(leaf) for name, leaf in named(found).items()}
+
+
+def _write_results(part: str, name: str, path: str) -> None:
+    np.savez(path, **_results(part, name))  # type: ignore[arg-type]
+
+
+def _same_elsewhere(part: str, name: str) -> None:
+    """Raise `AssertionError` unless a fresh process has the same numbers. Randomness of the host,
+    such as `np.random`, is drawn once, when a function is traced, and looks like a constant."""
+    ours = _results(part, name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "results.npz")
+        work = (
+            f"from {__name__} import _write_results as write; write({part!r}, {name!r}, {path!r})"
+        )
+        ran = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True)
+        said = (ran.stderr.strip().splitlines() or [""])[-1]
+        require(not ran.returncode, f"a fresh process cannot make it: {said}")
+        with np.load(path, allow_pickle=False) as file:
+            other = {key: file[key] for key in file.files}
+    require(ours.keys() == other.keys(), "a fresh process has other arrays")
+    for key, leaf in ours.items():
+        require(
+            np.allclose(leaf, other[key], rtol=1e-3, atol=1e-4, equal_nan=True),
+            f"{key} differs in a fresh process with the same seed: draw all random numbers from "
+            "the key, none from np.random, random or the clock",
+        )
+
+
 CHECKS = (
     check_a_gradient_reaches_every_meta_parameter,
     check_a_task_is_learned_whatever_stands_beside_it,
@@ -396,19 +466,14 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
     if part == "tasks":
         options = TASKS.known(name).options_class()
         yield found_by(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
+        if _is_found_elsewhere(type(options)):
+            yield found_by(f"tasks {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
         return
-    if part == "method":
-        known = ALGORITHMS.known(name)
-        cases = {
-            kind: make(name, of) for kind, of in SETUPS.items() if known.suits(of.tasks.problem)
-        }
-    elif part == "network":
-        cases, refused = _readable(NETWORKS.known(name).options_class())
+    cases, refused = _cases(part, name)
+    if part == "network":
         checks = (*CHECKS, check_convolutions_stay_fast)
         if not cases:
             yield Finding(f"network {name}", "reads_some_kind_of_tasks", refused, False)
-    else:
-        raise ValueError(f"expected to check a method, network, tasks or inputs, got {part!r}")
     for kind, case in cases.items():
         for one in checks:
             what, subject = one.__name__.removeprefix("check_"), f"{part} {name} on {kind}"
@@ -416,6 +481,35 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
                 yield Finding(subject, what, reason, True)
             else:
                 yield found_by(subject, what, partial(one, case))
+        with contextlib.suppress(Exception):  # another check says why it has no loss
+            if part == "method" and (note := queries_seen(case)):
+                yield Finding(subject, NOTE, note, True)
+    registry: Any = ALGORITHMS if part == "method" else NETWORKS
+    if cases and _is_found_elsewhere(registry.known(name).options_class):
+        yield found_by(f"{part} {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
+
+
+NOTE = "meta_loss_sees_the_queries"
+"""The name of a finding that is no check: some published methods do this on purpose."""
+_ELSEWHERE = "a_fresh_process_gives_the_same_result"
+
+
+def _is_found_elsewhere(options: type) -> bool:
+    """Whether a fresh process has a part, too: one of a package, or of an announced plug-in."""
+    file = getattr(sys.modules.get(options.__module__), "__file__", None)
+    ours = source_of(options) is None
+    return ours or package_of(options.__module__) is not None or file in announced()
+
+
+def _cases(part: str, name: str) -> tuple[dict[str, Case], str]:
+    """The cases of a method or a network, and why a network cannot read the other kinds."""
+    if part == "network":
+        return _readable(NETWORKS.known(name).options_class())
+    if part != "method":
+        raise ValueError(f"expected to check a method, network, tasks or inputs, got {part!r}")
+    known = ALGORITHMS.known(name)
+    suited = {kind: of for kind, of in SETUPS.items() if known.suits(of.tasks.problem)}
+    return {kind: make(name, of) for kind, of in suited.items()}, ""
 
 
 def _readable(network: Options) -> tuple[dict[str, Case], str]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -188,6 +189,9 @@ def absolute(experiment: Experiment) -> Experiment:
     """The experiment with absolute paths to its data, so that the run can be used from any
     folder."""
     own = getattr(experiment.tasks, "absolute", None)
+    if file := getattr(experiment.network, "weights", ""):
+        network = dataclasses.replace(experiment.network, weights=str(Path(file).absolute()))
+        experiment = dataclasses.replace(experiment, network=network)
     return experiment if own is None else dataclasses.replace(experiment, tasks=own())
 
 

@@ -33,7 +33,8 @@ from arml.experiment.options import (
     Experiment,
     TaskFamily,
 )
-from arml.nn.networks import Conv4Options, MLPOptions, SetNetwork
+from arml.experiment.weights import given_weights
+from arml.nn.networks import BaseNetwork, Conv4Options, MLPOptions, SetNetwork
 from arml.results.files import Json, JsonView
 from arml.tasks.options import (
     FoldersOptions,
@@ -442,14 +443,24 @@ def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
 
 def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     """`initial`, by a compiled program that serves all seeds."""
-    return _drawn_once(*_parts(experiment, problem))
+    return _drawn_once(*_parts(experiment, problem), _given(experiment, problem))
 
 
 def started(experiment: Experiment, problem: Problem) -> TrainState:
     """The state before the first step of a training, by one compiled program for all seeds."""
     # Of the number of steps only whether there are any changes the state.
     steps = min(experiment.steps, 1)
-    return _started_once(experiment.outer, steps, *_parts(experiment, problem))
+    parts = *_parts(experiment, problem), _given(experiment, problem)
+    return _started_once(experiment.outer, steps, *parts)
+
+
+def _given(experiment: Experiment, problem: Problem) -> BaseNetwork | None:
+    """The base network with the weights of a file; None if none is named."""
+    network, file = experiment.network, getattr(experiment.network, "weights", "")
+    if not file:
+        return None
+    net_key, _ = jax.random.split(seeded(experiment.seed)[0])
+    return given_weights(network.build(problem, key=net_key), file)[0]
 
 
 def _parts(
@@ -459,10 +470,14 @@ def _parts(
 
 
 def _drawn(
-    algorithm: Options, network: Options, problem: Problem, key: PRNGKeyArray
+    algorithm: Options,
+    network: Options,
+    problem: Problem,
+    key: PRNGKeyArray,
+    given: BaseNetwork | None = None,
 ) -> MetaLearner:
     net_key, key = jax.random.split(key)
-    net = network.build(problem, key=net_key)
+    net = network.build(problem, key=net_key) if given is None else given
     _check_made(callable(net), network, "a network", net)
     net = net if hasattr(net, "given") else SetNetwork(net)
     learner = algorithm.build(net, problem, key=key)

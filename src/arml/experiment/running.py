@@ -28,6 +28,7 @@ from arml.experiment.options import (
     to_json,
 )
 from arml.experiment.recipes import experiment_for, initial, started
+from arml.experiment.weights import source_of_weights
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.plugins.loading import load_plugins
 from arml.results.files import (
@@ -193,6 +194,7 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         "problem": asdict(splits.train.problem),
         "families": splits.train.families,
         "inputs": splits.inputs,
+        "weights": source_of_weights(getattr(experiment.network, "weights", "")),
         # For the reader of a result: a run can be resumed if these differ.
         "made": provenance(devices),
     }

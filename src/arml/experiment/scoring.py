@@ -104,6 +104,7 @@ def evaluate_run(
         trained=run.made,
         options=fingerprint(run.experiment),
         inputs=inputs,
+        weights=run.config.get("weights"),
         shared=scores.shared,
         chosen=run.chosen,
     )

@@ -272,6 +272,8 @@ class Conv4Options(Options):
     normalisation: Literal["batch", "support"] = "batch"
     """Statistics: those of the current batch (transductive, as in the papers) or of the support
     set."""
+    weights: str = ""
+    """File of weights that the network begins with: safetensors, or a PyTorch state."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         height, width, channels = picture_shape(problem, "Conv-4")

@@ -209,6 +209,8 @@ class ResidualOptions(Options):
     set."""
     drop: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
     """Share of the numbers that are dropped in training."""
+    weights: str = ""
+    """File of weights that the network begins with: safetensors, or a PyTorch state."""
 
     def net(
         self, blocks: PyTree, units: int, problem: Problem, *, key: PRNGKeyArray

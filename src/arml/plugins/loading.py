@@ -19,24 +19,25 @@ def announce(file: Path | str) -> None:
     path = Path(file).expanduser().resolve()
     if not path.is_file():
         raise ValueError(f"expected a plug-in file at {file}, found none: check the path")
-    paths = _announced()
+    paths = announced()
     if str(path) not in paths:
         os.environ[VARIABLE] = os.pathsep.join([*paths, str(path)])
 
 
-def _announced() -> list[str]:
+def announced() -> list[str]:
+    """The files of the announced plug-ins."""
     return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
 
 
 def as_options() -> list[str]:
     """The announced plug-ins as options, for a command that is shown to the user."""
-    return [word for path in _announced() for word in ("--plugin", os.path.relpath(path))]
+    return [word for path in announced() for word in ("--plugin", os.path.relpath(path))]
 
 
 def place_in_plugin(error: BaseException) -> str:
     """The file and line of the innermost call of an announced plug-in that raised the error; empty
     if none was called."""
-    known, found = _announced(), ""
+    known, found = announced(), ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in known:
             found = f"{os.path.relpath(frame.f_code.co_filename)}, line {line}"
@@ -48,7 +49,7 @@ _loaded: set[str] = set()
 
 def load_plugins() -> None:
     """Run the announced plug-ins that have not run yet."""
-    for path in _announced():
+    for path in announced():
         load_plugin(path)
 
 

@@ -1,6 +1,7 @@
 """The package or the file that a class is of, and its version."""
 
 import hashlib
+import inspect
 import sys
 import warnings
 from functools import cache
@@ -29,6 +30,10 @@ def package_of(module: str) -> Source | None:
     return None if package is None else Source(package, metadata.version(package))
 
 
+def _is_own(file: str) -> bool:
+    return Path(__file__).parents[1] in Path(file).parents
+
+
 def source_of(cls: type) -> Source | None:
     """Where a class comes from; None for one of this package."""
     if cls.__module__.partition(".")[0] == "arml":
@@ -37,6 +42,10 @@ def source_of(cls: type) -> Source | None:
     if package is not None:
         return package
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    # Code that a script executes has the script's module, and its own file.
+    code = getattr(inspect.unwrap(getattr(cls, "build", cls)), "__code__", None)
+    if code is not None and code.co_filename != file and not _is_own(code.co_filename):
+        file = code.co_filename if Path(code.co_filename).is_file() else None
     if file is None:  # a notebook
         return Source(cls.__module__, "")
     return Source(Path(file).name, hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12])

@@ -123,6 +123,7 @@ def _details(run: RunFiles, result: Result) -> Block:
         "Inner steps at test": result["inner_steps"],
         "Meta-parameters": f"{result['parameters']:,}",
         "Training time": f"{duration(result['seconds'])} on {trained.get('device', 'unknown')}",
+        **({"First weights": w["file"]} if (w := result.get("weights")) else {}),
         "Commit": result["commit"] or "unknown",
         "Versions": ", ".join(f"{key} {value}" for key, value in result["versions"].items()),
         "Protocol": result["protocol"],

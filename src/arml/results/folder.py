@@ -57,6 +57,8 @@ class Result(TypedDict):
     trained: NotRequired[Json | None]
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
+    weights: NotRequired[Json | None]
+    """The file of the weights that the network began with, and its digest."""
     simple: NotRequired[dict[Text, Score]]
     shared: NotRequired[bool]
     chosen: NotRequired[Text]

@@ -108,6 +108,11 @@ class Given(Options):
         # The first argument of Optax's own functions is the rate, not the number of steps.
         if callable(made) and next(iter(signature(made).parameters), "") != "learning_rate":
             made = made(steps)
+        if isinstance(made, optax.MultiSteps):
+            raise ValueError(
+                "expected outer as an optimiser of Optax, got optax.MultiSteps: give its "
+                ".gradient_transformation()"
+            )
         if not isinstance(made, optax.GradientTransformation):
             raise ValueError(
                 "expected outer as an optimiser of Optax with its rate, as optax.adamw(1e-3), a "
