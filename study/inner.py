@@ -12,15 +12,18 @@ No search may take more inner steps than the five that most recipes have.
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import arml
 from arml.experiment.options import fingerprint, to_json
 from arml.experiment.search import chosen, opened, space, tune
+from arml.report.verdicts import difference, score_cells, told
 from arml.results.files import Json, read_json, write_json
 from arml.results.scores import read_scores, write_scores
-from study.data import RESULTS
+from study.data import RESULTS, Study
+from study.pictures import drawn
 from study.plan import Unit, seconds
 from study.unit import carry_out, is_done
 
@@ -90,17 +93,47 @@ def trained(method: str, values: dict[str, Any], seed: int, out: Path) -> Json:
 
 
 def main(methods: Sequence[str]) -> None:
-    """Carry out what is left, and write what there is after each part."""
+    """Carry out what is left, all searches first, and write what there is after each part."""
     path = KEPT / "search.json"
     kept: Json = read_json(path) if path.exists() else {"command": "python -m study.inner"}
     kept |= {"search": SEARCH, "trials": TRIALS, "steps": SHORT}
+    known = kept.setdefault("methods", {})
     for method in methods:
-        found = kept.setdefault("methods", {}).setdefault(method, {})
-        found |= searched(method, OUT)
+        known.setdefault(method, {}).update(searched(method, OUT))
         write_json(path, kept)
-        for seed in range(SEEDS if found["best"] != found["recipe"] else 0):
+    for seed, method in product(range(SEEDS), methods):
+        found = known[method]
+        if found["best"] != found["recipe"]:
             found.setdefault("trainings", {})[str(seed)] = trained(method, found["best"], seed, OUT)
             write_json(path, kept)
+
+
+def page(study: Study) -> str:
+    """The recipes and the searched options side by side: their errors and the difference."""
+    table, rows = study.table(PLACE), []
+    assert table is not None
+    kept = read_json(KEPT / "search.json")["methods"]
+    for method, found in kept.items():
+        files = [KEPT / f"{method}-{seed}.npz" for seed in found.get("trainings", ())]
+        ours = table.row(arml.ALGORITHMS[method].title)
+        sides = {"recipe": [*ours.scores.values()] if ours else [], "searched": []}
+        sides["searched"] = [*map(read_scores, files)] or [
+            *(sides["recipe"] if found["best"] == found["recipe"] else [])
+        ]
+        cells = [arml.ALGORITHMS[method].title]
+        for side, values in (("recipe", found["recipe"]), ("searched", found["best"])):
+            rate, steps, outer = (values[text.partition("=")[0]] for text in SEARCH)
+            some = sides[side]
+            score, _, count = score_cells(some) if some else ("not yet run", "", "")
+            cells += [f"{rate:.2g}, {steps}, {outer:.2g}", f"{score}, {count}" if count else score]
+        if all(sides.values()) and files:
+            against = arml.compare(
+                {"searched": sides["searched"], "recipe": sides["recipe"]}, against="recipe"
+            )["searched"]
+            cells.append(f"{difference(against)}: {told(against)}")
+        rows.append(cells)
+    head = ("Method", "Recipe: inner rate, steps, outer rate", "MSE, trainings (SD)")
+    return drawn((*head, "Searched", "MSE, trainings (SD)", "Searched minus recipe"), rows)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from arml.report.tables import interval, number
 from arml.report.verdicts import chance, difference, score_head
 from arml.results.comparisons import UNCLEAR
 from arml.results.files import read_json
-from study import pictures
+from study import inner, pictures
 from study.claims import (
     CANNOT,
     FAILS,
@@ -275,7 +275,11 @@ def summary(study: Study) -> str:
     return drawn(("Method", *score_head("mse"), "Paper"), rows)
 
 
-BLOCKS: dict[str, Callable[[Study], str]] = {"summary": summary, "steps": by_steps}
+BLOCKS: dict[str, Callable[[Study], str]] = {
+    "summary": summary,
+    "steps": by_steps,
+    "inner": inner.page,
+}
 """The tables that `README.md` has between `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
 REAL_BLOCKS: dict[str, Callable[[Study], str]] = {
     "four": lambda study: pictures.summary(study, "real-four-1shot"),
