@@ -407,7 +407,7 @@ def test_a_bag_of_estimators_and_codes_as_categories(command):
     counts = np.arange(40) % 3
     found = arml.load("tables").adapt(x, y, counts)
     np.testing.assert_array_equal(found.values, np.repeat(x, counts, axis=0))
-    with pytest.raises(ValueError, match="takes whole sample weights"):
+    with pytest.raises(ValueError, match="weights that are no whole numbers"):
         arml.load("tables").adapt(x, y, counts / 2)
     write("t.csv", {"code": [1, 2, 3, 1] * 4, "x": RNG.normal(size=16), "kind": ["a", "b"] * 8})
     words = "adapt tables --support t.csv --target kind --no-reliability --columns --category code"

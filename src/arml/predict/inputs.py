@@ -170,8 +170,8 @@ def weighted(
             f"expected {len(x)} labels and sample weights, one for each input, got "
             f"{len(labels)} and {list(weight.shape)}"
         )
-    if not np.all((weight >= 0) & (weight < np.inf)):
-        raise ValueError("sample weights must be finite and 0 or more")
+    if not np.all((weight >= 0) & (weight < np.inf)) or not weight.any():
+        raise ValueError("sample weights must be finite and 0 or more, and not all zero")
     kept = weight > 0
     return x[kept], labels[kept], weight[kept], None if groups is None else groups[kept]
 

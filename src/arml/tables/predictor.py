@@ -169,7 +169,9 @@ class TablePredictor(Predictor):
             rows = np.arange(len(next(iter(table.values()))))
             rows, y, weight, groups = weighted(rows, y, sample_weight, groups)
             if weight is None or np.any(weight % 1):
-                raise ValueError("a learner of tables takes whole sample weights: leave them out")
+                raise ValueError(
+                    "tables cannot use sample weights that are no whole numbers: leave them out"
+                )
             counts = weight.astype(int)
             rows, y = np.repeat(rows, counts), np.repeat(np.asarray(y), counts)
             x = {name: some_of(cells, rows.tolist()) for name, cells in table.items()}
