@@ -175,7 +175,7 @@ def test_two_runs_are_compared_task_by_task(maml, relational, evaluated):
 
 def test_from_training_to_the_page(maml, relational, tmp_path, command):
     table = "".join(command("evaluate", folder, "--tasks 30")[0] for folder in (maml, relational))
-    for words in ("1 seed", "30 test tasks", "best possible", "sinusoid"):
+    for words in ("over tasks", "30 test tasks", "best possible", "sinusoid"):
         assert words in table
     out, page = relational / "explain", tmp_path / "page.html"
     command("explain", relational, "--out", out, "--tasks 20")
