@@ -65,7 +65,7 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path, make, cache):
 @pytest.mark.parametrize(
     ("contents", "said"),
     [
-        ({".x/a.png": png()}, "no images"),
+        ({".x/a.png": png()}, "no image at all"),
         (members() | {"a.png": png()}, "outside"),
         ({"a.png": png(), "b.png": png()}, "outside"),
         ({f"a/{name}": data for name, data in members().items()} | {"b/0.png": png()},

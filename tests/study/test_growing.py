@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from arml.growth.replay import kept
+from study.replay import kept
 
 import arml
 from arml.algorithms.arml_extensions import with_own_layers
