@@ -101,7 +101,10 @@ def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, co
 def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, command):
     empty = tmp_path / "empty.py"
     empty.write_text("")
-    for what, said in ((empty, "registers nothing"), ("mamml", "no method, network, tasks or inputs")):
+    for what, said in (
+        (empty, "registers nothing"),
+        ("mamml", "no method, network, tasks or inputs"),
+    ):
         assert said in command("check", what, code=2)[1]
     with pytest.raises(ValueError, match="a method, a network or tasks"):
         list(arml.check("outer", "adam"))

@@ -194,7 +194,7 @@ def image_episodes(
     first, first_class = (np.cumsum(n, dtype=np.int32) - n for n in (count, numbers))
     table = ClassTable(*map(jnp.asarray, (first, count, first_class, numbers)))
     images = families[0].images
-    inputs = "pictures" if images.dtype == np.uint8 else "vectors"
+    inputs = "pictures" if images.ndim == 4 else "vectors"
     problem = Problem("classification", images.shape[1:], ways, shots, queries, len(count), inputs)
     names = tuple(family.name for family in families)
     pixels = None if disk else jnp.asarray(np.concatenate(pieces))
