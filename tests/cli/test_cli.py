@@ -269,7 +269,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ("adapt --support same --save p", "all 2 pictures are identical"),
         (f"{photos} --columns", "--columns is for tables: leave it out"),
         (f"{points} points.csv --matter", "--matter is for pictures and tables"),
-        (f"{points} points.csv --report a.html", "--report is for pictures: leave it out"),
+        (f"{points} points.csv --report a.html", "--report is for pictures"),
         (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
         (f"{photos} --save taken/file", "is a file, and no new or empty folder: name another"),

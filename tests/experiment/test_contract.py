@@ -106,7 +106,7 @@ def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, com
         ("mamml", "no method, network, tasks or inputs"),
     ):
         assert said in command("check", what, code=2)[1]
-    with pytest.raises(ValueError, match="a method, a network or tasks"):
+    with pytest.raises(ValueError, match="a method, network, tasks or inputs"):
         list(arml.check("outer", "adam"))
 
 

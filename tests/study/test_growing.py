@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from study.replay import kept
 
 import arml
 from arml.algorithms.arml_extensions import with_own_layers
@@ -41,6 +40,7 @@ from study.growing import (
     with_vertex,
     without,
 )
+from study.replay import kept
 
 TASKS = functions_2d(shots=6, queries=6)
 STREAM = mixture(TASKS)
