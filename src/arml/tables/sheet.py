@@ -265,6 +265,11 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
         packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
         if sum(one.file_size for one in packed) > LARGEST:
             raise ValueError("it is too large: save the sheet as CSV")
+        # Before its cells are read: two that are far apart abort the process of calamine.
+        for one in openpyxl.load_workbook(file, read_only=True).worksheets if openpyxl else ():
+            one.reset_dimensions()
+            one.calculate_dimension(force=True)
+            most.check(name, book=(one.max_row or 0) * (one.max_column or 0))
         book, visible = (
             calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)),
             calamine.SheetVisibleEnum,
