@@ -175,7 +175,7 @@ def test_two_runs_are_compared_task_by_task(maml, relational, evaluated):
 
 def test_from_training_to_the_page(maml, relational, tmp_path, command):
     table = "".join(command("evaluate", folder, "--tasks 30")[0] for folder in (maml, relational))
-    for words in ("over tasks", "30 test tasks", "best possible", "sinusoid"):
+    for words in ("Mean ± 95% interval over tasks", "30 test tasks", "best possible", "sinusoid"):
         assert words in table
     out, page = relational / "explain", tmp_path / "page.html"
     command("explain", relational, "--out", out, "--tasks 20")
@@ -268,8 +268,14 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ("adapt tables --support class.csv --target class", "one or more columns of inputs"),
         ("adapt --support same --save p", "all 2 pictures are identical"),
         (f"{photos} --columns", "--columns is for tables: leave it out"),
-        (f"{points} points.csv --matter", "--matter is for pictures and tables"),
-        (f"{points} points.csv --report a.html", "--report is for pictures"),
+        (
+            f"{points} points.csv --matter",
+            "--matter is for pictures and tables and texts: leave it out",
+        ),
+        (
+            f"{points} points.csv --report a.html",
+            "--report is for pictures and texts: leave it out",
+        ),
         (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
         (f"{photos} --save taken/file", "is a file, and no new or empty folder: name another"),

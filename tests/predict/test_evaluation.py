@@ -30,7 +30,7 @@ def test_marks_agree_with_scikit_learn():
     assert repr(marks) == f"Evaluation({marks})"
     marks = Evaluation(KINDS, np.array([0, 0, 1]), np.array([[9, 1, 0], [2, 8, 0], [6, 4, 0]]) / 10)
     assert marks.mistakes.tolist() == [1, 2]
-    assert "b: labelled ash, predicted as elm (80%)" in "\n".join(marks.lines("abc"))
+    assert "b: labelled ash, predicted as elm (80%)" in marks.lines("abc")[2]
     assert "accuracy 33% (1 of 3; 95% interval 6% to 79%)" in str(marks)
 
 

@@ -46,7 +46,7 @@ def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypa
     assert place == Path("regression2d")
     assert "not the learner that ships" in note
     assert arml.load("regression2d").problem.kind == "regression"
-    every = r"\(photos, regression2d, starter, tables, tables-regression.*\)"
+    every = r"\(photos, regression2d, starter, tables, tables-regression, texts, photographs\)"
     with pytest.raises(RunError, match=rf"no learner at startre: .*{every}.*mean 'starter'"):
         arml.load("startre")
 

@@ -116,6 +116,18 @@ def test_a_spreadsheet_is_read_as_it_looks(tmp_path):
         read_sheet(path)
 
 
+def test_cells_far_apart_are_refused_before_they_are_read(tmp_path):
+    """Of the sheet that is read; a reader would take memory for all cells between."""
+    path, book = tmp_path / "t.xlsx", openpyxl.Workbook()
+    book.active["A1"], book.active["XFD1048576"] = "a", 1
+    book.create_sheet("small").append(["a", "b"])
+    book["small"].append([1, 2])
+    book.save(path)
+    with pytest.raises(ValueError, match="at most 5,000,000 cells of an Excel file"):
+        read_sheet(path)
+    assert [*read_sheet(path, "small").cells] == ["a", "b"]
+
+
 def test_files_of_other_programs(tmp_path):
     want = {"size": [1.5, 2.0], "kind": ["a", None]}
     table = pa.table({"size": [1.5, 2.0], "kind": pa.array(["a", None]).dictionary_encode()})

@@ -13,7 +13,7 @@ import itertools
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -253,6 +253,15 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:120]
 
 
+@contextlib.contextmanager
+def _reading(name: str, ending: str) -> Iterator[None]:
+    """Turn any error of a reader into one line: zip files that are none, XML that is none."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
+
+
 def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -> Sheet:
     """A sheet of a spreadsheet: the `wanted` one, or the first that is visible.
 
@@ -260,16 +269,11 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
     """
     calamine = extra("python_calamine", "excel", f".{ending} files")
     openpyxl = extra("openpyxl", "excel", "formulas") if ending in ("xlsx", "xlsm") else None
-    file = io.BytesIO(data)
-    try:
+    file, area = io.BytesIO(data), 0
+    with _reading(name, ending):
         packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
         if sum(one.file_size for one in packed) > LARGEST:
             raise ValueError("it is too large: save the sheet as CSV")
-        # Before its cells are read: two that are far apart abort the process of calamine.
-        for one in openpyxl.load_workbook(file, read_only=True).worksheets if openpyxl else ():
-            one.reset_dimensions()
-            one.calculate_dimension(force=True)
-            most.check(name, book=(one.max_row or 0) * (one.max_column or 0))
         book, visible = (
             calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)),
             calamine.SheetVisibleEnum,
@@ -278,11 +282,16 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
         title = wanted or next((one for one in shown if shown[one]), None)
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
-        sheet = book.get_sheet_by_name(title)  # of which few cells may be far apart
-        most.check(name, book=sheet.total_height * sheet.total_width)
+        formulas: Any = openpyxl.load_workbook(file, read_only=True)[title] if openpyxl else ()
+        if openpyxl:
+            formulas.reset_dimensions()  # the file may state others
+            formulas.calculate_dimension(force=True)
+            area = (formulas.max_row or 0) * (formulas.max_column or 0)
+    most.check(name, book=area)  # two cells that are far apart abort the process of calamine
+    with _reading(name, ending):
+        sheet = book.get_sheet_by_name(title)
         rows = sheet.to_python(skip_empty_area=False)
         merged = [(*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()]
-        formulas = openpyxl.load_workbook(file, read_only=True)[title] if openpyxl else ()
         for row, cells in zip(rows, formulas, strict=False):
             for value, cell in zip(row, cells, strict=False):
                 if value == "" and cell.data_type == "f":
@@ -290,8 +299,6 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
                         f"the formula in {cell.coordinate} of sheet {title!r} was never "
                         "calculated: open the file in a spreadsheet program, and save it"
                     )
-    except Exception as error:  # zip files that are none, XML that is none
-        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
     for top, left, bottom, right in merged:
         for cells in rows[top:bottom]:
             cells[left:right] = [rows[top][left]] * (right - left)
