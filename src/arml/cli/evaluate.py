@@ -319,10 +319,14 @@ def report_command(arguments: Sequence[str]) -> None:
     else:
         verdicts = [one.verdicts for one in sections if one.verdicts is not None]
         if len(verdicts) != 1:
-            why = " ".join(one.why for one in sections)
+            parts = "; ".join(
+                f"{len(one.rows)} recipe{'s' * (len(one.rows) > 1)}, {one.table().title}{one.why}"
+                for one in sections
+            )
             raise ValueError(
-                f"{options.out} holds one table of two recipes or more, and these runs have "
-                f"{len(verdicts)}: name runs of one protocol{f'. {why}' if why else ''}"
+                f"{options.out} holds one table, of two recipes or more with one protocol. These "
+                f"runs have {len(sections)} protocols ({parts}): name runs of one of them, or "
+                "evaluate all with the same options"
             )
         found = verdicts[0]
         write = {".csv": found.to_csv, ".tex": found.to_latex, ".md": found.to_markdown}[kind]
