@@ -197,7 +197,9 @@ class ConflictOptions(EpisodeOptions):
         pictures, parts = load_starter()
         sources = {family.name: family.digest for family in pictures}
         train, validation, test = (self._episodes(pictures, parts, part) for part in PARTS)
-        return Splits(self.varied(train), validation, test, sources)
+        # In a mirror a style would be another one.
+        none = [False] * len(train.families)
+        return Splits(self.varied(train, lambda: none), validation, test, sources)
 
     def check(self) -> None:
         """Raise `ValueError` for options that are out of range, before any data is read."""

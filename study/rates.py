@@ -1,6 +1,6 @@
 """One equal search of the outer optimiser for methods on real pictures, by validation tasks.
 
-    python -m study.rates                       # one shot; resumable, in runs/rates
+    python -m study.rates                       # one shot; resumable, in runs/rates and the result
     python -m study.rates --shots 5             # the two best of one shot
     python -m study.rates maml protonet         # some methods, so that several processes share it
     python -m study.rates --collect             # write results/rates.json of what is finished
@@ -23,7 +23,7 @@ from tyro.conf import Positional
 
 import arml
 from arml.experiment.recipes import changed
-from arml.results.files import read_json, write_json
+from arml.results.files import Json, read_json, write_json
 from arml.training.provenance import commit
 from study.plan import RATES, SEARCHED, training_of
 
@@ -63,15 +63,19 @@ class Trial:
         )
 
     @property
-    def found(self) -> float | None:
-        """The accuracy on the validation tasks after the last step; None if it is not finished."""
+    def found(self) -> Json | None:
+        """What a finished training found, in its folder or in the result; None if it is not
+        finished."""
         file = OUT / self.name / "found.json"
-        return read_json(file)["accuracy"] if file.is_file() else None
+        if file.is_file():
+            return read_json(file)
+        trials = read_json(RATES)["trials"] if RATES.is_file() else []
+        return next((t for t in trials if vars(self).items() <= t.items()), None)
 
     def carry_out(self) -> float:
         """The accuracy on the validation tasks; the training is resumed if it was interrupted."""
         if (known := self.found) is not None:
-            return known
+            return float(known["accuracy"])
         folder = OUT / self.name
         arml.run(self.experiment, folder)
         run = arml.Run(folder)
@@ -115,9 +119,7 @@ def collect() -> None:
         for shots in (1, 5):
             if shots == 5 and len([*finished(method, 1)]) < len(OUTER_RATES) + 2:
                 continue
-            for trial in finished(method, shots):
-                found = read_json(OUT / trial.name / "found.json")
-                rows.append({**vars(trial), **found})
+            rows += [{**vars(t), **(t.found or {})} for t in finished(method, shots)]
     content = {
         "command": "python -m study.rates",
         "commit": commit(),

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -169,13 +169,17 @@ class EpisodeOptions(Options):
         tasks: TaskDistribution = image_episodes(families, part, **shape, **how)
         if part != "train":
             return tasks
-        if self.augment:
-            mirrored = [mirror_loss(f, (f.split or {})[part]) < MIRROR_LOSS for f in families]
-            tasks = Augmented(tasks.families, tasks.problem, tasks, jnp.asarray(mirrored))
-        return self.with_fewer_shots(tasks)
+        return self.varied(
+            tasks, lambda: [mirror_loss(f, (f.split or {})[part]) < MIRROR_LOSS for f in families]
+        )
 
-    def with_fewer_shots(self, train: TaskDistribution) -> TaskDistribution:
-        """Training tasks, of fewer shots too with `mixed_shots`."""
+    def varied(
+        self, train: TaskDistribution, mirrored: Callable[[], Sequence[bool]]
+    ) -> TaskDistribution:
+        """Training tasks, of pictures varied at random with `augment`, and of fewer shots too with
+        `mixed_shots`; `mirrored` says of each family whether a mirror keeps its classes."""
+        if self.augment:
+            train = Augmented(train.families, train.problem, train, jnp.asarray(mirrored()))
         return MixedShots(train.families, train.problem, train) if self.mixed_shots else train
 
     def check_family(
