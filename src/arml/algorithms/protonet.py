@@ -119,15 +119,30 @@ class ProtoNet(Embedded):
         return jnp.mean(jnp.stack(losses))
 
 
+def usual(problem: Problem) -> ProtoNetOptions:
+    """As published; on pictures with a scale that is learned, which is better there at each budget
+    and number of shots (study/real.md)."""
+    pictures = problem.form.like == "pictures"
+    return ProtoNetOptions(scale=0.05, learn_scale=True) if pictures else ProtoNetOptions()
+
+
 PROTONET = Method(
     name="protonet",
     options_class=ProtoNetOptions,
     paper="Snell, Swersky and Zemel, NeurIPS 2017",
     kinds=("classification",),
+    preset=usual,
     descends=False,
 )
 METHODS = (
     PROTONET,
+    replace(
+        PROTONET,
+        name="protonet-published",
+        title="ProtoNet, as published",
+        about="ProtoNet, as published: its distances have no scale.",
+        preset=lambda problem: ProtoNetOptions(),
+    ),
     replace(
         PROTONET,
         name="frozen-protonet",
