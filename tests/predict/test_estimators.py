@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import arml
 from arml.datasets.starter import load_starter
-from arml.predict.predictor import TrainedPredictor
+from arml.predict.learner import TrainedPredictor
 from arml.results.files import RunError
 from small_pictures import COLOURS, blob, coloured
 from untrained import untrained

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 EQUAL, EXAMPLES = "equal", "examples"
 """Priors by name: all classes are equally frequent, or as frequent as among the examples."""
 Prior = str | dict[str, float]
+Numeric = Any
+"""An array of NumPy, or of JAX where a function is traced for another program."""
 LARGEST = float(np.finfo(np.float32).max)
 MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
 """Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose

@@ -216,7 +216,7 @@ class Inputs(Form):
     @property
     def predictor(self) -> type[Any] | None:
         """The class of the predictors of meta-trained learners; None for the usual one: see
-        `arml.predict.predictor`."""
+        `arml.predict.learner`."""
         return None
 
     # Files.

@@ -21,6 +21,8 @@ from arml.results.files import Json, RunError
 
 LACKING = -50.0
 """The log-odds of a class without examples."""
+_PENALTY = 0.001
+"""Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 NAMED = {
     "logistic-regression": "sklearn.linear_model:LogisticRegression",
     "ridge-regression": "sklearn.linear_model:Ridge",
@@ -113,6 +115,25 @@ def learned_by(
         return found
 
     return outputs
+
+
+def logistic(
+    x: Float[np.ndarray, "n d"], y: np.ndarray, ways: int, weight: Float[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, "ways d"], Float[np.ndarray, " ways"]]:
+    """The coefficients and the offsets of logistic regression on inputs of mean square 1, from the
+    places `y` of their classes."""
+    from sklearn.linear_model import LogisticRegression  # here, because it is slow to load
+
+    weights, offsets, kinds = np.zeros((ways, x.shape[1])), np.full(ways, LACKING), np.unique(y)
+    offsets[kinds] = 0
+    if len(kinds) > 1 and x.shape[1]:
+        model = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
+        found = model.fit(x, y, weight)
+        each = found.coef_, found.intercept_
+        if len(kinds) == 2:  # of two classes it states the log-odds of the second
+            each = tuple(np.stack([-a[0], a[0]]) / 2 for a in each)
+        weights[kinds], offsets[kinds] = each
+    return weights, offsets
 
 
 def facts_of(estimator: Any) -> Json:
