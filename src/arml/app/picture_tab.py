@@ -16,7 +16,6 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
-from arml.photographs.starter import starter_if_better
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
@@ -86,18 +85,15 @@ class SentPictures(msgspec.Struct):
 
 
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
-    """The answer to labelled pictures, or a kept predictor, and queries.
-
-    It holds the names of the `classes`, the `probabilities` of each query and its `novelty`, if
-    there is such a measure, the `problems` of queries that cannot be read by their places, and of
-    examples, which are `left_out`, and a `remark`. Where `labels` of queries came, `evaluation`
-    says how well these were predicted.
+    """The answer to labelled pictures, or a kept predictor, and queries: the `classes`, the
+    `probabilities` of each query and its `novelty`, if there is such a measure, the `problems` of
+    queries and of examples (`left_out`) that cannot be read, by their places, a `remark`, and the
+    `evaluation` of queries whose `labels` came.
 
     **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     sent = _read(content)
-    n = len(sent.queries)
-    if not n:
+    if not (n := len(sent.queries)):
         raise ValueError("no pictures to predict: add one")
     predictor, remark, left_out = _learned(tab, sent, limits)
     bad: Bad = {}
@@ -199,8 +195,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
     if not sent.classes:
         raise ValueError("no classes: add two or more")
     names = [known.name for known in sent.classes]
-    for known in sent.classes:
-        name = known.name
+    for name, known in zip(names, sent.classes, strict=True):
         if not 0 < len(name.strip()) <= NAME_LENGTH:
             raise ValueError(
                 f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
@@ -219,7 +214,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
     members, labels = [members[i] for i in kept], [labels[i] for i in kept]
     predictor = tab.learner.adapt(vectors[kept], labels)
     if tab.choose:
-        starter, reason = starter_if_better(predictor, members, labels)
+        starter, reason = inputs_of(tab.learner).better(predictor, members, labels)
         if starter is not None:
             return starter, f"starter ({reason})", bad
         return predictor, f"{tab.name} ({reason})", bad

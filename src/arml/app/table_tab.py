@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 
 from arml.app.picture_tab import Limits
-from arml.predict.answers import free_name
+from arml.predict.answers import free_name, labels_of, numbers_of
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.kinds import Asked, Queries, inputs_of
-from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
@@ -79,22 +78,17 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
     """
     said: list[str] = []
     predictor, sheet, queries = _learned(learners, content, limits, said)
-    target, answers = str(predictor.target), list[list[str]]()
+    target, answers = str(predictor.target), list[tuple[str, ...]]()
     if queries is None:
         raise ValueError(f"no row has an empty cell in {target!r}: add rows to predict")
     _, _, unknown = sheet.answered(target, predictor.classes is None)
-    more = ["probability"]
-    for x in queries.batches:
-        if predictor.classes is None:
-            each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
-            more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
-            answers += [[f"{number:.{digits}g}" for number in row] for row in each]
-        else:
-            chances = predictor.predict_proba(x)
-            best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
-            answers += [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    for place in queries.bad:
-        answers[place] = [""] * len(answers[place])
+    if predictor.classes is None:
+        numbers = numbers_of(predictor, queries.batches, LEVEL)
+        more, answers = [*numbers][1:], [*zip(*numbers.values(), strict=True)]
+    else:
+        found = labels_of(predictor, queries, [*map(str, unknown.lines)])
+        more = ["probability"]
+        answers = [(one.label, one.shown) for one in found]
     header = [target, *(free_name(name, [target, *unknown.cells]) for name in more)]
     header += unknown.cells
     rows = [[*answer, *row] for answer, row in zip(answers, _rows(unknown), strict=True)]

@@ -4,10 +4,8 @@ size."""
 import base64
 import io
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -24,25 +22,6 @@ _SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are no arrays."""
-
-
-class PictureReader(NamedTuple):
-    """How pictures become the inputs of a learner: its pixels, or the vectors of its frozen
-    model."""
-
-    size: int
-    """Pixels a side."""
-    convert: Callable[[np.ndarray], np.ndarray]
-    """Converts pixels `[n, size, size, 3]` to inputs."""
-    crop: Crop = False
-    """The part that is cut off: see `arml.datasets.decode.cropped`."""
-
-    def read(
-        self, pictures: object, progress: OnItem | None = None, bad: Bad | None = None
-    ) -> np.ndarray:
-        """The inputs of a list of pictures: see `each`."""
-        pixels = pixels_of(pictures, self.size, crop=self.crop, progress=progress, bad=bad)
-        return self.convert(pixels)
 
 
 def pixels_of(

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from jaxtyping import Bool, Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
-from arml.predict.inputs import checked_groups, floats, places_of
+from arml.predict.inputs import Numeric, checked_groups, floats, places_of
 from arml.predict.reading import Bad, OnItem
 from arml.predict.reliability import (
     Evaluation,
@@ -45,7 +46,10 @@ CAPABILITIES = {
 """The methods that some predictors have, and what they do."""
 L = TypeVar("L", bound="TaskLearner")
 P = TypeVar("P", bound="Predictor")
+Read = Any
+"""Inputs that a learner has read: an array, or the rows of a table."""
 _ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curve": ", for classes"}
+"""What a capability is for, if it is not for both."""
 
 
 class TaskLearner(abc.ABC):
@@ -55,7 +59,7 @@ class TaskLearner(abc.ABC):
     """The problem that it was built for."""
     families: tuple[str, ...]
     """Its training data."""
-    estimator: Any = None
+    estimator: object = None
     """The estimator of scikit-learn that learns in its place: see `arml.predict.scikit`."""
 
     @property
@@ -92,7 +96,7 @@ class TaskLearner(abc.ABC):
         vars(other).update(vars(self), estimator=estimator_of(estimator, kind))
         return other
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> "str | tuple[object, ...]":
         found = super().__reduce_ex__(protocol)
         plain = self.estimator is None or len(found) > 2
         return found if plain else (*found, {"estimator": self.estimator})
@@ -189,15 +193,19 @@ class Predictor(abc.ABC):
     def need(self, what: str) -> None:
         """Raise `ValueError` unless it has this capability, which says who has it."""
         if not self.can(what):
-            kind = self.learner.kind
-            have = sorted(name for name, other in INPUTS.items() if what in other.can)
-            of = "numbers" if self.classes is None else "classes"
-            if (estimator := self.learner.estimator) is not None:
-                of += f" by {type(estimator).__name__}"
-            raise ValueError(
-                f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
-                f"those of {', '.join(have)} can{_ONLY.get(what, '')}"
-            )
+            raise self._lacking(what)
+
+    def _lacking(self, what: str) -> ValueError:
+        kind, estimator = self.learner.kind, self.learner.estimator
+        have = sorted(name for name, other in INPUTS.items() if what in other.can)
+        of = "numbers" if self.classes is None else "classes"
+        if estimator is not None:
+            of += f" by {type(estimator).__name__}"
+        remedy = "; use predict_proba" if what == "interval" and self.classes is not None else ""
+        return ValueError(
+            f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
+            f"those of {', '.join(have)} can{_ONLY.get(what, '')}{remedy}"
+        )
 
     @abc.abstractmethod
     def save(self, folder: Path | str) -> None:
@@ -208,35 +216,36 @@ class Predictor(abc.ABC):
         """A predictor that has learned from these examples, too; they may be of new classes. Each
         has the weight 1 and is a group of its own. Nothing is trained again: the learner adapts to
         all examples, as `adapt` does. This predictor stays as it is. **Raises** as `adapt`."""
-        self.need("add")
-        raise NotImplementedError
+        raise self._lacking("add")
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
         within, if they are drawn as the examples were. **Raises** `ValueError` as `predict`, and
         for a level that so few examples cannot give."""
-        self.need("interval")
-        raise NotImplementedError
+        raise self._lacking("interval")
 
     def matter(self) -> dict[str, float]:
         """How much each part of the inputs matters, such as a column: by how much the mean
         log-probability of an example's answer falls without it. The largest comes first."""
-        self.need("matter")
-        raise NotImplementedError
+        raise self._lacking("matter")
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as one ONNX file, which runs without this package (extra `onnx`): see
         `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size. **Raises**
         `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
-        self.need("to_onnx")
-        raise NotImplementedError
+        raise self._lacking("to_onnx")
 
-    def read(self, x: object, bad: Bad | None = None) -> Any:
+    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
+        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
+        `predict`. Only predictors have it whose measure tells more than the probabilities."""
+        raise self._lacking("novelty")
+
+    def read(self, x: object, bad: Bad | None = None) -> Read:
         """The inputs as every method takes them, too, checked and converted; `bad` as in
         `TaskLearner.read`."""
         return self.learner.read(x, bad=bad)
 
-    def _reading(self, x: object, errors: str) -> tuple[Any, list[int]]:
+    def _reading(self, x: object, errors: str) -> tuple[Read, list[int]]:
         """The inputs, and the places of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
@@ -251,7 +260,7 @@ class Predictor(abc.ABC):
         return inputs, [*bad]
 
     @abc.abstractmethod
-    def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
+    def _outputs(self, inputs: Read) -> Float[np.ndarray, "n outputs"]:
         """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
 
     @abc.abstractmethod
@@ -259,7 +268,7 @@ class Predictor(abc.ABC):
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Compiled functions cannot be pickled, and everything that is cached can be made again.
         every = [item for base in type(self).__mro__ for item in vars(base).items()]
         cached = {name for name, value in every if isinstance(value, cached_property)}
@@ -346,11 +355,9 @@ class Predictor(abc.ABC):
             first = [train[self.y[train] == k][:size] for k in places]
             return self._refit(np.sort(np.concatenate(first)), test)
 
-        given = self.y, self.labels, self._same, self.groups
+        given = self.y, self.labels, self._same, self.groups, self.model
         curve = {
-            size: classification_reliability(
-                partial(refit, size), *given, model=self.model, repeats=1
-            ).accuracy
+            size: classification_reliability(partial(refit, size), *given, repeats=1).accuracy
             for size in sizes
             if size <= most * 0.8
         }
@@ -376,7 +383,7 @@ class Predictor(abc.ABC):
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
-    def _joined(self, y: object, n: int) -> tuple[list[Any], Numbers | None]:
+    def _joined(self, y: object, n: int) -> tuple[list[object], Numbers | None]:
         """The answers of all examples when `n` with the answers `y` are added, and their groups:
         each new one is a group of its own. **Raises** `ValueError` for another number."""
         known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
@@ -396,11 +403,10 @@ class Predictor(abc.ABC):
 
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
-        given, together = (self._refit, self.y), (self._same, self.groups)
-        options: Any = {"model": self.model, "most": self.most}
+        given = self._same, self.groups, self.model
         if self.classes is None:
-            return regression_reliability(*given, *together, **options)
-        return classification_reliability(*given, self.classes, *together, **options)
+            return regression_reliability(self._refit, self.y, *given, most=self.most)
+        return classification_reliability(self._refit, self.y, self.classes, *given, most=self.most)
 
     @cached_property
     def _parts(self) -> list[tuple[Places, Places]]:
@@ -421,12 +427,6 @@ class Predictor(abc.ABC):
     def _same(self) -> Numbers:
         """Equal examples have one number."""
         return equal_inputs(self.x, self.learner.kind.near)
-
-    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
-        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
-        `predict`. Only predictors have it whose measure tells more than the probabilities."""
-        self.need("novelty")
-        raise NotImplementedError
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of inputs, in which the learner compares them with the classes; None for a
@@ -485,7 +485,7 @@ class ArrayPredictor(Predictor):
         return added
 
     @abc.abstractmethod
-    def _traced(self) -> Callable[[Any], Any]:
+    def _traced(self) -> Callable[[Numeric], Numeric]:
         """The function from inputs to log-odds (of photographs with their novelty) or targets, by
         `jax.numpy`."""
 
@@ -497,7 +497,7 @@ class ArrayPredictor(Predictor):
         write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
 
 
-def softmax(logits: Any, xp: Any = np) -> Any:
+def softmax(logits: Numeric, xp: ModuleType = np) -> Numeric:
     """The probabilities of log-odds `[n, classes]`; with `jax.numpy` as `xp` it can be traced."""
     chances = xp.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     return chances / chances.sum(axis=1, keepdims=True)

@@ -10,23 +10,18 @@ With v the features of a picture,
     p(k|u)  = softmax of  u . w_k / (|u| T) + log(prior of k)
     novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
 
-The probabilities come from the cosine to the class means, in the metric of a regularised
-Mahalanobis distance. With one example of each class S is 0, and it is the cosine of centred
-vectors. The prior decides how much classes with more examples are preferred: without one they are
-not. The novelty is the distance to the nearest class, times the lack of resemblance to it in
-direction. With five examples of each class it detects other classes better, on all of seven sets of
-pictures, than each factor, the cosine of uncentred vectors, the energy of the log-odds, or the top
-probability (`benchmarks/results/photos.json`).
+The prior decides how much classes with more examples are preferred: without one they are not. The
+novelty is the distance to the nearest class, times the lack of resemblance to it in direction: with
+five examples of each class it detects other classes better, on all of seven sets of pictures, than
+each factor, the energy of the log-odds, or the top probability (`benchmarks/results/photos.json`).
 
 The temperature T maximises the likelihood of examples that were left out, whose classes are as
-frequent as among the examples, with a prior around
-`TEMPERATURE` that counts as much as a few examples. The bound is the distance below which 95% of
-these examples are. Where nothing can be left out, both are what suited other sets of pictures.
-
-A sample weight counts an example as often as it says in all of these sums.
+frequent as among the examples, with a prior around `TEMPERATURE` that counts as much as a few
+examples. The bound is the distance below which 95% of these are. Where nothing can be left out,
+both are what suited other sets of pictures. A sample weight counts an example as often as it says.
 
 `fit_metric` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files,
-which learn and predict in a browser: the formulas stand here alone.
+which learn and predict in a browser.
 
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
@@ -38,14 +33,15 @@ which learn and predict in a browser: the formulas stand here alone.
     them, and a vector near the origin has no direction: its class was then found less often.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import Numbers, folds
-from arml.predict.inputs import EQUAL, EXAMPLES, Prior
+from arml.predict.folds import Numbers, Places, folds
+from arml.predict.inputs import EQUAL, EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
@@ -67,23 +63,30 @@ ITERATIONS = 16
 """Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
 
 
+class Answering(Protocol):
+    """A fitted classifier."""
+
+    def answers(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
+
+
 class Head(NamedTuple):
     """The fitted classifier."""
 
-    middle: Any
+    middle: Numeric
     """`[d]`: the mean of the examples' `unit_roots`."""
-    weights: Any
+    weights: Numeric
     """`[d, classes]`: the w_k."""
-    lengths: Any
+    lengths: Numeric
     """`[classes]`: the lengths of the class means in the metric."""
-    factor: Any
+    factor: Numeric
     """`[rank, d]`: Q, with M = I - Q^T Q."""
-    temperature: Any = 1.0
-    bound: Any = 1.0
-    prior: Any = 0.0
+    temperature: Numeric = 1.0
+    bound: Numeric = 1.0
+    prior: Numeric = 0.0
     """`[classes]`: the logarithms of the priors, up to a constant."""
 
-    def answers(self, vectors: Any, xp: Any = np) -> tuple[Any, Any]:
+    def answers(self, vectors: Numeric, xp: ModuleType = np) -> tuple[Numeric, Numeric]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
         u = unit_roots(vectors, xp) - self.middle
         squares, along = xp.sum(u * u, axis=1, keepdims=True), u @ self.weights
@@ -95,12 +98,12 @@ class Head(NamedTuple):
         novelty = nearest * xp.maximum(1 - xp.max(cosines, axis=1), 0)
         return cosines / self.temperature + self.prior, novelty / self.bound
 
-    def logits(self, vectors: Any, xp: Any = np) -> Any:
+    def logits(self, vectors: Numeric, xp: ModuleType = np) -> Numeric:
         """The log-odds alone."""
         return self.answers(vectors, xp)[0]
 
 
-def unit_roots(vectors: Any, xp: Any = np) -> Any:
+def unit_roots(vectors: Numeric, xp: ModuleType = np) -> Numeric:
     """Square roots of features with their signs, scaled to length 1."""
     roots = xp.sign(vectors) * xp.sqrt(xp.abs(vectors))
     length = xp.sqrt(xp.sum(roots * roots, axis=1, keepdims=True))
@@ -115,7 +118,7 @@ def factor_of(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "rank d"]:
     return np.linalg.solve(np.linalg.cholesky(system), rows)
 
 
-def traced_factor(rows: Any) -> Any:
+def traced_factor(rows: Numeric) -> Numeric:
     """The same by products of matrices alone, which ONNX has: the inverse square root of the system
     by the iteration of Newton and Schulz."""
     import jax.numpy as jnp
@@ -132,11 +135,11 @@ def traced_factor(rows: Any) -> Any:
 
 
 def fit_metric(
-    x: Any,
-    member: Any,
-    weight: Any,
-    factor: Callable[[Any], Any] = factor_of,
-    xp: Any = np,
+    x: Numeric,
+    member: Numeric,
+    weight: Numeric,
+    factor: Callable[[Numeric], Numeric] = factor_of,
+    xp: ModuleType = np,
 ) -> Head:
     """The head of vectors `[n, d]` with their `weight` `[n]` and `member` `[n, classes]`, which is
     1 where an example is of a class; its temperature and bound are 1."""
@@ -172,24 +175,59 @@ def fit_head(
     """
     weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
     x = np.asarray(x, np.float32)
+
+    def fit(kept: np.ndarray) -> Head:
+        return fit_metric(x[kept], member[kept], weight[kept])
+
+    def apart() -> np.ndarray:
+        z = unit_roots(x)
+        return np.asarray(2 - 2 * (z @ z.T)[y[:, None] != y])
+
     with one_blas_thread():
-        head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
+        every = fit(np.arange(len(y)))[:4]
+        head = Head(*(np.asarray(part, np.float32) for part in every))
         shares = log_shares(EXAMPLES, weight @ member)
         head = head._replace(prior=log_shares(prior, weight @ member).astype(np.float32))
         if not left_out:
             return head._replace(temperature=TEMPERATURE)
-        parts = [
-            (*fit_metric(x[train], member[train], weight[train]).answers(x[test]), test)
-            for train, test in folds(y, same, groups)
-        ]
-    if not parts:
-        z = unit_roots(x)
-        bound = APART * np.median(2 - 2 * (z @ z.T)[y[:, None] != y])
-        return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
-    cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
-    temperature = temperature_of(cosines, y[places], weight[places], shares=shares)
+        parts = folds(y, same, groups)
+        found = chosen(fit, x, y, ways, weight, parts, apart, shares=shares)
+        return head._replace(temperature=found[0], bound=found[1])
+
+
+def chosen(
+    fit: Callable[[Places], Answering],
+    x: Float[np.ndarray, "n d"],
+    y: Int[np.ndarray, " n"],
+    ways: int,
+    weight: Float[np.ndarray, " n"],
+    parts: Iterable[tuple[Places, Places]],
+    apart: Callable[[], np.ndarray],
+    expected: float = TEMPERATURE,
+    tried: Float[np.ndarray, " k"] = TEMPERATURES,
+    shares: Float[np.ndarray, " classes"] | float = 0.0,
+) -> tuple[float, float]:
+    """The temperature and the bound of a head, from examples that are left out in folds (`parts`);
+    where none can be, what suited other examples. The temperature is the likeliest of those
+    `tried`, with a prior around the `expected` one.
+
+    **Arguments**
+
+    - `fit`: the head of some of the examples, whose temperature and bound are 1.
+    - `apart`: the distances between examples of different classes.
+    - `shares`: the `log_shares` that the log-odds lack.
+    """
+    found = [(*fit(train).answers(x[test]), test) for train, test in parts]
+    if not found:
+        return expected * (1 + 1 / ways), max(float(APART * np.median(apart())), 1e-6)
+    logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
+    scaled = logits[None] / tried[:, None, None] + shares
+    top = scaled.max(axis=2, keepdims=True)
+    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
+    gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
+    prior = PRECISION / 2 * np.square(np.log(tried / expected))
     bound = float(np.quantile(novelty, LEVEL, method="higher"))
-    return head._replace(temperature=temperature, bound=max(bound, 1e-6))
+    return float(tried[np.argmax(gain - prior)]), max(bound, 1e-6)
 
 
 def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"]:
@@ -197,21 +235,3 @@ def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"
     named = counts if prior == EXAMPLES else np.ones(len(counts))
     shares = named if isinstance(prior, str) else np.array([*prior.values()])
     return np.log(shares / shares.mean())
-
-
-def temperature_of(
-    logits: Float[np.ndarray, "n classes"],
-    labels: Int[np.ndarray, " n"],
-    weight: Float[np.ndarray, " n"],
-    expected: float = TEMPERATURE,
-    tried: Float[np.ndarray, " k"] = TEMPERATURES,
-    shares: Float[np.ndarray, " classes"] | float = 0.0,
-) -> float:
-    """The likeliest temperature of those `tried`, with a prior around the `expected` one, from the
-    log-odds of examples that were left out; `shares` are the `log_shares` that these lack."""
-    scaled = logits[None] / tried[:, None, None] + shares
-    top = scaled.max(axis=2, keepdims=True)
-    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(labels)), labels] @ weight
-    prior = PRECISION / 2 * np.square(np.log(tried / expected))
-    return float(tried[np.argmax(gain - prior)])

@@ -70,7 +70,7 @@ from arml.predict.models import (
 )
 from arml.predict.onnx import QUERIES
 from arml.predict.reading import Bad, OnItem
-from arml.predict.reliability import WORDS
+from arml.predict.reliability import WORDS, NumberReliability
 from arml.predict.scikit import facts_of, remade
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG
@@ -304,7 +304,7 @@ def write_learner(
         "inputs": learner.frozen,
         "trained": learner.trained,
         "made": provenance(),
-        **({} if own is None else {"estimator": facts_of(own)}),
+        **({} if own is None else {"estimator": facts_of(own, "learner")}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in named(learner.learner).items()}
     facts["weights_sha256"] = write_arrays(folder / WEIGHTS, arrays)
@@ -413,11 +413,9 @@ def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) ->
     lower the mean cross-entropy of the second half."""
     half = len(y) // 2
     held = logits[half:], y[half:]
-    if half and mean_cross_entropy(
-        *held, temperature(logits[:half], y[:half])
-    ) < mean_cross_entropy(*held):
-        return temperature(logits, y)
-    return 1.0
+    found = temperature(logits[:half], y[:half]) if half else 1.0
+    helps = mean_cross_entropy(*held, found) < mean_cross_entropy(*held)
+    return temperature(logits, y) if helps else 1.0
 
 
 def mean_cross_entropy(
@@ -511,7 +509,8 @@ class TrainedPredictor(ArrayPredictor):
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         self.need("interval")
         outputs, found = self._outputs(self.read(x)), self.reliability()
-        half = found.half_width(level)  # type: ignore[union-attr]
+        assert isinstance(found, NumberReliability)
+        half = found.half_width(level)
         low, high = outputs - half, outputs + half
         return (low[:, 0], high[:, 0]) if self.flat else (low, high)
 

@@ -1,18 +1,16 @@
 """Models that learn a task from its examples alone, and their weighted mean with the learner.
 
-They have seen no other task, and are scikit-learn's: logistic regression on the inputs or on the
-edges of pictures; a Gaussian process for functions; for larger tables logistic or ridge regression,
-a random forest and gradient boosting. Where a task is unlike those of a learner's meta-training,
-one of them may predict better.
+They are scikit-learn's: logistic regression on the inputs or on the edges of pictures; a Gaussian
+process for functions; for larger tables logistic or ridge regression, a random forest and gradient
+boosting. Where a task is unlike those of the meta-training, one of them may predict better.
 
-The weights of the mean come from examples that were left out: the weights w (stacking [1]) maximise
+The weights w of the mean come from examples that were left out: they maximise (stacking [1])
 
     sum_i log sum_k w_k p_ik  +  PRIOR sum_k b_k log w_k
 
 with p_ik the probability that model k gives to the label of example i. The second term is the log
 of a Dirichlet density: b is one half for the first model, the learner, and the others divide the
-rest. So the weights are b if no example can be left out. The sum is concave, and EM climbs it. A
-check that leaves examples out chooses the weights anew from those that stay.
+rest. The sum is concave, and EM climbs it. A check chooses the weights anew in each fold.
 
 [1] Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions,
     Bayesian Analysis 2018, Eq. (4), with the logarithmic score. Difference: the prior.
