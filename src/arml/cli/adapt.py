@@ -28,9 +28,9 @@ from arml.predict.answers import (
 )
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import check_free, check_new, locate
+from arml.predict.inputs import OnItem
 from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table
 from arml.predict.loading import load, load_predictor
-from arml.predict.reading import OnItem
 from arml.predict.reliability import WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
 

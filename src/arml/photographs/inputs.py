@@ -19,10 +19,9 @@ from arml.photographs.reading import (
 )
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.folds import NEAR
-from arml.predict.inputs import checked_array
+from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Inputs, Shown
 from arml.predict.loading import load
-from arml.predict.reading import Bad, OnItem
 from arml.predict.reliability import Reliability
 from arml.results.files import Json
 

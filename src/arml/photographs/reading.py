@@ -15,8 +15,7 @@ from PIL import Image
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.datasets.folders import files_of
-from arml.predict.inputs import checked_array
-from arml.predict.reading import Bad, OnItem, each, items_of, opened
+from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
 _SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""

@@ -18,8 +18,7 @@ from jaxtyping import Bool, Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
-from arml.predict.inputs import Numeric, checked_groups, floats, places_of
-from arml.predict.reading import Bad, OnItem
+from arml.predict.inputs import Bad, Numeric, OnItem, checked_groups, floats, places_of
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -332,7 +331,7 @@ class Predictor(abc.ABC):
     def with_prior(self, prior: object) -> "Predictor":
         """The same, for other frequencies of the classes. **Raises** `ValueError` for a prior that
         it cannot use."""
-        raise ValueError("this predictor has no prior: use the learner photos, or texts")
+        raise ValueError("this predictor has no prior: use a learner such as photos")
 
     def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the

@@ -22,9 +22,9 @@ from arml.experiment.workers import cluster
 from arml.predict.answers import free_name
 from arml.predict.base import Predictor
 from arml.predict.files import check_predictor
+from arml.predict.inputs import Bad
 from arml.predict.kinds import Inputs, inputs_of
 from arml.predict.loading import load_predictor
-from arml.predict.reading import Bad
 from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG
 from arml.results.machine import extra

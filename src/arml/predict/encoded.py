@@ -23,14 +23,16 @@ from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import (
     EQUAL,
     EXAMPLES,
+    Bad,
+    OnItem,
     Prior,
     checked_array,
     checked_labels,
     checked_prior,
+    each,
     weighted,
 )
 from arml.predict.kinds import Inputs, named_kind
-from arml.predict.reading import Bad, OnItem, each
 from arml.predict.scikit import check_weights, facts_of, learned_by, remade
 from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
 

@@ -36,8 +36,7 @@ from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
 from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.inputs import alike, checked_array
-from arml.predict.reading import Bad, OnItem, each, items_of, opened
+from arml.predict.inputs import Bad, OnItem, alike, checked_array, each, items_of, opened
 from arml.results.files import Json
 
 AT_ONCE = 256

@@ -41,6 +41,7 @@ from arml.experiment.options import Experiment, from_json, problem_of, to_json
 from arml.experiment.recipes import initial, kind_of, widened
 from arml.experiment.running import Run
 from arml.nn.networks import Body
+from arml.predict import models
 from arml.predict.base import LEARNER, ArrayPredictor, Predictor, TaskLearner, softmax
 from arml.predict.files import (
     AGAIN,
@@ -54,22 +55,10 @@ from arml.predict.files import (
     write_checked,
 )
 from arml.predict.folds import Places
-from arml.predict.inputs import checked_labels, checked_targets, floats, weighted
+from arml.predict.inputs import Bad, OnItem, checked_labels, checked_targets, floats, weighted
 from arml.predict.kinds import Inputs, named_kind
-from arml.predict.models import (
-    ENSEMBLE,
-    PROCESS,
-    WEIGHTED,
-    Choice,
-    Function,
-    Numeric,
-    fitted,
-    mean_of,
-    models_of,
-    process,
-)
+from arml.predict.models import Choice, Function, Numeric
 from arml.predict.onnx import QUERIES
-from arml.predict.reading import Bad, OnItem
 from arml.predict.reliability import WORDS, NumberReliability
 from arml.predict.scikit import facts_of, remade
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
@@ -445,7 +434,7 @@ class TrainedPredictor(ArrayPredictor):
     @property
     def models(self) -> tuple[str, ...]:  # type: ignore[override]
         """The models that can predict."""
-        return models_of(self.problem, len(self.x))
+        return models.models_of(self.problem, len(self.x))
 
     @classmethod
     def learned(
@@ -538,7 +527,7 @@ class TrainedPredictor(ArrayPredictor):
             "columns": self.columns,
             "target": self.target,
             "model": self.model,
-            "weights": self.weights if self.model == ENSEMBLE else None,
+            "weights": self.weights if self.model == models.ENSEMBLE else None,
         }
         write_learner(self.learner, folder, support=self.support, task=task)
 
@@ -556,9 +545,9 @@ class TrainedPredictor(ArrayPredictor):
     def choice(self) -> Choice:
         """All models but the ensemble, and how much each counts."""
         every, y = self.sample_weight is None, self.y
-        models = [k for k in self.models if k != ENSEMBLE and (every or k in WEIGHTED)]
+        names = [k for k in self.models if k != models.ENSEMBLE and (every or k in models.WEIGHTED)]
         y = y if self.classes is not None else y[:, 0].astype(np.float64)
-        return Choice(models, self._fit, self.x, y, [test for _, test in self._parts])
+        return Choice(names, self._fit, self.x, y, [test for _, test in self._parts])
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -568,8 +557,8 @@ class TrainedPredictor(ArrayPredictor):
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
-        if ENSEMBLE in self.models and self.sample_weight is None:
-            found[ENSEMBLE] = self.choice.mean(train)[test]
+        if models.ENSEMBLE in self.models and self.sample_weight is None:
+            found[models.ENSEMBLE] = self.choice.mean(train)[test]
         return found if self.classes is None else {k: softmax(odds) for k, odds in found.items()}
 
     def _fit(self, kept: Places, model: str) -> Function:
@@ -586,21 +575,21 @@ class TrainedPredictor(ArrayPredictor):
         """The function from inputs `[n, *features]` to log-odds or targets; with `jax.numpy` as
         `xp` it can be traced."""
         self._check_weights(model)
-        if model == ENSEMBLE:
+        if model == models.ENSEMBLE:
             weights = {name: w for name, w in self.weights.items() if w}
             parts = {name: self._by(name, xp) for name in weights}
 
             def mean(inputs: Numeric) -> Numeric:
                 each = {name: part(inputs) for name, part in parts.items()}
-                return mean_of(each, weights, self.classes is not None, xp)
+                return models.mean_of(each, weights, self.classes is not None, xp)
 
             return mean
-        if model == PROCESS:
-            return process(self.x, self.y, xp)
+        if model == models.PROCESS:
+            return models.process(self.x, self.y, xp)
         if model != LEARNER:
             assert self.classes is not None
             ways = len(self.classes)
-            function = fitted(model, self.x, self.y, ways, xp, self.sample_weight)
+            function = models.fitted(model, self.x, self.y, ways, xp, self.sample_weight)
             if xp is not np:
                 return function
             return partial(by_chunks, function, size=256, fill=False)  # edges need much memory
@@ -615,10 +604,10 @@ class TrainedPredictor(ArrayPredictor):
         return lambda inputs: function(inputs)[:, :ways] / self.learner.temperature
 
     def _check_weights(self, model: str) -> None:
-        if self.sample_weight is not None and model not in WEIGHTED:
+        if self.sample_weight is not None and model not in models.WEIGHTED:
             raise ValueError(
                 f"{WORDS[model]} cannot use sample weights: leave them out, or predict with the "
-                f"model {' or '.join(WEIGHTED)}"
+                f"model {' or '.join(models.WEIGHTED)}"
             )
 
     def _support(self) -> Examples:

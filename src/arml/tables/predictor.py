@@ -48,6 +48,7 @@ from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import (
+    Bad,
     alike,
     checked_groups,
     checked_labels,
@@ -57,7 +58,6 @@ from arml.predict.inputs import (
 )
 from arml.predict.learner import FewShotLearner, LearnedTask, by_chunks, called, write_learner
 from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
-from arml.predict.reading import Bad
 from arml.predict.reliability import FEW, WORDS, conformal_rank
 from arml.predict.scikit import facts_of, remade
 from arml.tables.columns import (

@@ -14,8 +14,8 @@ import numpy as np
 
 from arml.datasets.archives import Member
 from arml.predict.base import Predictor, TaskLearner
+from arml.predict.inputs import Bad
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
-from arml.predict.reading import Bad
 from arml.results.files import Json
 from arml.tables.inputs import sheet_at
 from arml.tables.kinds import normal, text_of

@@ -1,5 +1,6 @@
 """Texts: a few of each class, the vectors of a frozen encoder, and the words."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import HASHED, MOST, SLOTS, Axes, axes_of, fit_text_head
+from arml.texts.head import HASHED, MOST, SLOTS, axes_of, fit_text_head
 
 _COUNTED = {"n_features": HASHED, "norm": None, "alternate_sign": False}
 HASHES = (
@@ -97,7 +98,7 @@ class TextPredictor(EncodedPredictor):
     fit_head = staticmethod(fit_text_head)
     prior = EXAMPLES
 
-    def _prepared(self, kept: np.ndarray) -> Axes:
+    def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
         return axes_of(self.x[kept], weight[kept])
 
