@@ -1,5 +1,6 @@
 """The tab of pictures: predictions from a few labelled ones, how far to trust them, and predictors
-that are kept in a file and opened again."""
+that are kept in a file and opened again. A request that cannot be answered is a `ValueError`
+in one line."""
 
 import base64
 import io
@@ -89,8 +90,6 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     `probabilities` of each query and its `novelty`, if there is such a measure, the `problems` of
     queries and of examples (`left_out`) that cannot be read, by their places, a `remark`, and the
     `evaluation` of queries whose `labels` came.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     sent = _read(content)
     if not (n := len(sent.queries)):
@@ -122,8 +121,6 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     accuracy, the `confusion` matrix, and the `doubtful` pictures, each with its `place` in the
     order sent, the other `label` that is predicted, and the `probability` of it; and `left_out` as
     `classified`.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor, _, bad = _learned(tab, _read(content), limits)
     found = predictor.reliability()
@@ -135,10 +132,7 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
-    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
-    """
+    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads."""
     (predictor, _, bad), packet = _learned(tab, _read(content), limits), io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():

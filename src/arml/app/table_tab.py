@@ -1,5 +1,6 @@
 """The tab of tables: rows with a value in the chosen column are the examples; the others, whose
-cell is empty there, are predicted."""
+cell is empty there, are predicted. A request that cannot be answered is a `ValueError`
+in one line."""
 
 import csv
 import io
@@ -39,8 +40,6 @@ class SentTable(msgspec.Struct):
 def read_table(content: object, limits: Limits) -> Json:
     """A file that was dropped, by its `name` and its `data`: `header` and `rows`, both as `csv`,
     and a `remark` on how its letters were read, if that is a guess.
-
-    **Raises** `ValueError` in one line for a file that is no table.
     """
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
@@ -53,8 +52,6 @@ def columns(content: object, limits: Limits) -> Json:
     """The columns of a table: for each its `name`, how many cells are `empty`, and the `kind` of
     prediction that its values suggest. `target` is the column that is likely to be predicted: one
     whose empty cells are the last or first rows, else the last one with gaps, else the last.
-
-    **Raises** `ValueError` in one line for anything but a table.
     """
     sheet = _pasted(_read(content), limits)
     n = len(sheet.lines)
@@ -73,8 +70,6 @@ def columns(content: object, limits: Limits) -> Json:
 def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and a `remark` on how the table was read.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     said: list[str] = []
     predictor, sheet, queries = _learned(learners, content, limits, said)
@@ -102,8 +97,6 @@ def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits
     """How well the examples predict each other (`summary`), and the `columns` that matter: the
     `name` of each, and how many times less probable the right answers are without it (`factor`);
     the largest first.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor, _, _ = _learned(learners, content, limits, [])
     drops = predictor.matter().items() if predictor.can("matter") else ()

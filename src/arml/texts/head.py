@@ -138,7 +138,7 @@ class Axes(NamedTuple):
     turn: Float[np.ndarray, "n k"]
     middle: Float[np.ndarray, " k"]
 
-    def __call__(self, vectors: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
+    def places(self, vectors: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
         """The places of texts on the axes; those of the examples have the mean square 1."""
         products = features(vectors, self.rarity) @ self.z.T
         return products.toarray() @ self.turn - self.middle
@@ -165,7 +165,7 @@ def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Text
     axes, member = axes_of(x, weight), weight[:, None] * np.eye(ways)[y]
     means = (axes.z.T @ (member / np.maximum(member.sum(axis=0), 1e-9))).T
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
-    each, offsets = logistic(axes(x), y, ways, weight)
+    each, offsets = logistic(axes.places(x), y, ways, weight)
     weights = axes.z.T @ (axes.turn @ each.T)
     parts = axes.rarity, weights, offsets - each @ axes.middle, means
     return TextHead(parts[0], *(part.astype(np.float32) for part in parts[1:]))

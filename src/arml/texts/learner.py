@@ -100,7 +100,7 @@ class TextPredictor(EncodedPredictor):
 
     def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
-        return axes_of(self.x[kept], weight[kept])
+        return axes_of(self.x[kept], weight[kept]).places
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of the meaning of texts; None without an encoder."""
