@@ -60,7 +60,7 @@ class FewShot(BaseEstimator):
         # The package may have the same learner for numbers.
         numbers = f"{learner}-regression"
         named = numbers if self._kind == "regression" and numbers in shipped() else learner
-        loaded: TaskLearner = load(named)
+        loaded = load(named, x=X)
         problem = loaded.problem
         if problem.kind != self._kind:
             raise ValueError(

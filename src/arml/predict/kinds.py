@@ -160,6 +160,10 @@ class Inputs(Form):
         """The single inputs. **Raises** `ValueError` for anything but several."""
         return items_of(x, self.many)
 
+    def holds(self, x: object) -> bool:
+        """Whether an estimator that is given such inputs alone learns this kind, and no table."""
+        return False
+
     def show(self, file: Member) -> Shown:
         """A file as a page shows it, beside its name."""
         return Shown()

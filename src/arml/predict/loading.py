@@ -32,7 +32,7 @@ from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
 
-def load(learner: Any, model: Any = None, **options: object) -> TaskLearner:
+def load(learner: Any, model: Any = None, *, x: object = None, **options: object) -> TaskLearner:
     """A learner, ready for tasks of one's own.
 
         learner = arml.load("regression2d")
@@ -43,19 +43,21 @@ def load(learner: Any, model: Any = None, **options: object) -> TaskLearner:
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
-      An estimator of scikit-learn learns tables: see `arml.predict.scikit`.
+      An estimator of scikit-learn learns tables, or what `x` are: see `arml.predict.scikit`.
       "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
       nothing: see `arml.predict.encoded`.
     - `model`: the frozen model of a learner on features, if it is not the one that ships; or what
       learns from the vectors or the columns: an estimator, or one of `arml.predict.scikit.NAMED`.
+    - `x`: inputs that it will learn.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
     **Raises** `RunError` if there is none, `ValueError` for another object or model.
     """
     estimator = None
     if (kind := predicts(learner)) is not None:
-        name = "tables" if kind == "classification" else "tables-regression"
-        learner, estimator = SHIPPED / name, learner
+        table = SHIPPED / ("tables" if kind == "classification" else "tables-regression")
+        holding = (name for name, one in untrained().items() if one.holds(x))
+        learner, estimator = next(holding, table), learner
     elif predicts(model) is not None or (str(model) in NAMED and not Path(str(model)).exists()):
         model, estimator = None, str(model) if isinstance(model, os.PathLike) else model
     found = None
@@ -104,7 +106,7 @@ def adapt(
             for remark in source.remarks:
                 LOG.warning(remark)
             return adapt(learner, source.pictures, source.labels, sample_weight, **options)
-    return load(learner).adapt(x, y, sample_weight, **options)
+    return load(learner, x=x).adapt(x, y, sample_weight, **options)
 
 
 def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predictor:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from email.policy import default
@@ -60,6 +60,10 @@ class Texts(Inputs):
             got = "an empty one" if isinstance(found, str) else type(found).__name__
             raise ValueError(f"{where}: expected a text, got {got}")
         return where, found
+
+    def holds(self, x: Any) -> bool:
+        several = isinstance(x, Collection) and not isinstance(x, str | Mapping) and len(x) > 0
+        return several and getattr(x, "ndim", 1) == 1 and all(isinstance(one, str) for one in x)
 
     def show(self, file: Member) -> Shown:
         try:
