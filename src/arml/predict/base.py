@@ -139,7 +139,8 @@ class Predictor(abc.ABC):
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
     x: np.ndarray
-    """The inputs of the examples `[n, *features]`; a table has `values` instead."""
+    """The inputs of the examples `[n, *features]`: numbers, pixels, or vectors of photographs or
+    texts; a table has `values` instead."""
     y: np.ndarray
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     groups: Numbers | None = None
@@ -160,6 +161,30 @@ class Predictor(abc.ABC):
     """Whether one target came without an axis of its own."""
     prior_in_words = ""
     """The frequencies of the classes that its probabilities assume, if it has a prior."""
+
+    def __init__(
+        self,
+        learner: TaskLearner,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray | None = None,
+        sample_weight: Float[np.ndarray, " n"] | None = None,
+        groups: Numbers | None = None,
+        *,
+        flat: bool = False,
+    ) -> None:
+        self.learner, self.x, self.y, self.classes = learner, x, y, classes
+        self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
+        if learner.estimator is not None:
+            self.model = type(learner.estimator).__name__
+            self.models = (self.model,)
+
+    @property
+    def support(self) -> dict[str, np.ndarray]:
+        """The examples by the names of the constructor's arguments, as `save` writes them."""
+        every = {"x": self.x, "y": self.y}
+        more = {"sample_weight": self.sample_weight, "groups": self.groups}
+        return every | {name: array for name, array in more.items() if array is not None}
 
     @property
     def problem(self) -> "Problem":
@@ -215,7 +240,16 @@ class Predictor(abc.ABC):
         """A predictor that has learned from these examples, too; they may be of new classes. Each
         has the weight 1 and is a group of its own. Nothing is trained again: the learner adapts to
         all examples, as `adapt` does. This predictor stays as it is. **Raises** as `adapt`."""
-        raise self._lacking("add")
+        more, weight = self.learner.read(x, "support inputs"), self.sample_weight
+        labels, groups = self._joined(y, len(more))
+        # Bytes of pixels become floats where the others are floats.
+        both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
+        if weight is not None:
+            weight = np.append(weight, np.ones(len(more)))
+        added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
+        added.columns, added.target = self.columns, self.target
+        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
+        return added
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
@@ -232,6 +266,15 @@ class Predictor(abc.ABC):
         """Write it as one ONNX file, which runs without this package (extra `onnx`): see
         `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size. **Raises**
         `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
+        self.need("to_onnx")
+        from arml.predict.onnx import write_predictor  # it loads JAX
+
+        extractor = self.learner.extractor
+        write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
+
+    def _traced(self) -> Callable[[Numeric], Numeric]:
+        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
+        `jax.numpy`."""
         raise self._lacking("to_onnx")
 
     def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
@@ -442,58 +485,6 @@ def equal_rows_of(rows: np.ndarray, examples: np.ndarray) -> int:
     """How many rows equal examples."""
     known = {row.tobytes() for row in np.ascontiguousarray(examples)}
     return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
-
-
-class ArrayPredictor(Predictor):
-    """A learned task whose inputs are arrays: numbers, pixels, or the vectors of photographs."""
-
-    def __init__(
-        self,
-        learner: TaskLearner,
-        x: np.ndarray,
-        y: np.ndarray,
-        classes: np.ndarray | None = None,
-        sample_weight: Float[np.ndarray, " n"] | None = None,
-        groups: Numbers | None = None,
-        *,
-        flat: bool = False,
-    ) -> None:
-        self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
-        if learner.estimator is not None:
-            self.model = type(learner.estimator).__name__
-            self.models = (self.model,)
-
-    @property
-    def support(self) -> dict[str, np.ndarray]:
-        """The examples by the names of the constructor's arguments, as `save` writes them."""
-        every = {"x": self.x, "y": self.y}
-        more = {"sample_weight": self.sample_weight, "groups": self.groups}
-        return every | {name: array for name, array in more.items() if array is not None}
-
-    def add(self, x: object, y: object) -> Predictor:
-        more, weight = self.learner.read(x, "support inputs"), self.sample_weight
-        labels, groups = self._joined(y, len(more))
-        # Bytes of pixels become floats where the others are floats.
-        both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
-        if weight is not None:
-            weight = np.append(weight, np.ones(len(more)))
-        added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
-        added.columns, added.target = self.columns, self.target
-        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
-        return added
-
-    @abc.abstractmethod
-    def _traced(self) -> Callable[[Numeric], Numeric]:
-        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
-        `jax.numpy`."""
-
-    def to_onnx(self, path: Path | str) -> None:
-        from arml.predict.onnx import write_predictor  # it loads JAX
-
-        self.need("to_onnx")
-        extractor = self.learner.extractor
-        write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
 
 
 def softmax(logits: Numeric, xp: ModuleType = np) -> Numeric:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import LEARNER, ArrayPredictor, L, Predictor, TaskLearner, softmax
+from arml.predict.base import LEARNER, L, Predictor, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import (
@@ -166,7 +166,7 @@ class EncodedLearner(TaskLearner):
         return f"{type(self).__name__}({self.kind.many})"
 
 
-class EncodedPredictor(ArrayPredictor):
+class EncodedPredictor(Predictor):
     """A task that was learned from vectors; `x` are those `[n, d]` of the examples."""
 
     classes: np.ndarray
@@ -203,7 +203,7 @@ class EncodedPredictor(ArrayPredictor):
         return f"answers assume that the classes of new ones are {said}"
 
     def add(self, x: object, y: object) -> Predictor:
-        """As `ArrayPredictor.add`. **Raises** `ValueError`, too, for a new class without a share in
+        """As `Predictor.add`. **Raises** `ValueError`, too, for a new class without a share in
         the prior."""
         return super().add(x, y).with_prior(self.prior)
 

@@ -42,7 +42,7 @@ from arml.experiment.recipes import initial, kind_of, widened
 from arml.experiment.running import Run
 from arml.nn.networks import Body
 from arml.predict import models
-from arml.predict.base import LEARNER, ArrayPredictor, Predictor, TaskLearner, softmax
+from arml.predict.base import LEARNER, Predictor, TaskLearner, softmax
 from arml.predict.files import (
     AGAIN,
     LEARNED,
@@ -420,7 +420,7 @@ def mean_cross_entropy(
 # The learned task.
 
 
-class TrainedPredictor(ArrayPredictor):
+class TrainedPredictor(Predictor):
     """A learned task. `classes` are its labels in order; None for regression.
 
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
