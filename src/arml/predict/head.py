@@ -35,7 +35,7 @@ which learn and predict in a browser.
 
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -63,11 +63,8 @@ ITERATIONS = 16
 """Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
 
 
-class Answering(Protocol):
-    """A fitted classifier."""
-
-    def answers(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
+Answers = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""From vectors `[n, d]` to the log-odds `[n, classes]` and the novelty `[n]`."""
 
 
 class Head(NamedTuple):
@@ -176,16 +173,15 @@ def fit_head(
     weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
     x = np.asarray(x, np.float32)
 
-    def fit(kept: np.ndarray) -> Head:
-        return fit_metric(x[kept], member[kept], weight[kept])
+    def fit(kept: Places) -> Answers:
+        return fit_metric(x[kept], member[kept], weight[kept]).answers
 
     def apart() -> np.ndarray:
         z = unit_roots(x)
         return np.asarray(2 - 2 * (z @ z.T)[y[:, None] != y])
 
     with one_blas_thread():
-        every = fit(np.arange(len(y)))[:4]
-        head = Head(*(np.asarray(part, np.float32) for part in every))
+        head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
         shares = log_shares(EXAMPLES, weight @ member)
         head = head._replace(prior=log_shares(prior, weight @ member).astype(np.float32))
         if not left_out:
@@ -196,7 +192,7 @@ def fit_head(
 
 
 def chosen(
-    fit: Callable[[Places], Answering],
+    fit: Callable[[Places], Answers],
     x: Float[np.ndarray, "n d"],
     y: Int[np.ndarray, " n"],
     ways: int,
@@ -213,11 +209,11 @@ def chosen(
 
     **Arguments**
 
-    - `fit`: the head of some of the examples, whose temperature and bound are 1.
+    - `fit`: the head of some of the examples, whose temperature and bound are 1: its `answers`.
     - `apart`: the distances between examples of different classes.
     - `shares`: the `log_shares` that the log-odds lack.
     """
-    found = [(*fit(train).answers(x[test]), test) for train, test in parts]
+    found = [(*fit(train)(x[test]), test) for train, test in parts]
     if not found:
         return expected * (1 + 1 / ways), max(float(APART * np.median(apart())), 1e-6)
     logits, novelty, places = map(np.concatenate, zip(*found, strict=True))

@@ -87,10 +87,10 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
     labels = _labels(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
-    if any(label is np.ma.masked or _missing(label) for label in labels):
-        raise ValueError("expected a label for every input, got NaN or None: drop these rows")
-    if any(isinstance(label, str) and not label.strip() for label in labels):
-        raise ValueError("expected a label for every input, got an empty text: drop these rows")
+    gap = any(label is np.ma.masked or _missing(label) for label in labels)
+    if gap or any(isinstance(label, str) and not label.strip() for label in labels):
+        got = "NaN or None" if gap else "an empty text"
+        raise ValueError(f"expected a label for every input, got {got}: drop these rows")
     if labels.dtype == object:
         if len({isinstance(label, str) for label in labels}) > 1:
             raise ValueError(
@@ -296,35 +296,35 @@ def each(
 
     **Raises** `ValueError` that names all of them, if there is no `bad`.
     """
-    errors = dict[int, ValueError]()
 
-    def one(item: Item, place: int) -> np.ndarray:
+    def one(item: Item, place: int) -> np.ndarray | ValueError:
         try:
             return work(item, place)
         except ValueError as error:
-            errors[place] = error
-            return blank
+            return error
 
-    parts = []
+    parts: list[np.ndarray | ValueError] = []
     with ThreadPoolExecutor(cores()) as pool:
         for part in pool.map(one, items, range(len(items))):
             parts.append(part)
             if progress is not None:
                 progress(len(parts), len(items))
-    found = sorted(errors.items())
+    errors = {place: part for place, part in enumerate(parts) if isinstance(part, ValueError)}
     if bad is not None:
-        bad |= {k: e.problem if isinstance(e, UnreadableError) else str(e) for k, e in found}
-    elif len(found) == 1:
-        raise found[0][1]
-    elif found:
+        for place, error in errors.items():
+            bad[place] = error.problem if isinstance(error, UnreadableError) else str(error)
+    elif len(errors) == 1:
+        raise next(iter(errors.values()))
+    elif errors:
         named = (
-            f"{e.where} ({e.problem})" if isinstance(e, UnreadableError) else str(e)
-            for _, e in found
+            f"{error.where} ({error.problem})" if isinstance(error, UnreadableError) else str(error)
+            for error in errors.values()
         )
         raise ValueError(
-            f"{len(found)} {many} cannot be read: {', '.join(named)}; remove or replace them"
+            f"{len(errors)} {many} cannot be read: {', '.join(named)}; remove or replace them"
         )
-    return np.stack(parts) if parts else np.zeros((0, *blank.shape), blank.dtype)
+    read = [blank if isinstance(part, ValueError) else part for part in parts]
+    return np.stack(read) if read else np.zeros((0, *blank.shape), blank.dtype)
 
 
 def items_of(x: object, many: str) -> list[object]:

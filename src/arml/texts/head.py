@@ -25,8 +25,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_array, hstack
 
-from arml.predict.folds import Numbers, folds
-from arml.predict.head import chosen, log_shares
+from arml.predict.folds import Numbers, Places, folds
+from arml.predict.head import Answers, chosen, log_shares
 from arml.predict.inputs import EXAMPLES, Prior
 from arml.predict.scikit import logistic
 from arml.results.machine import one_blas_thread
@@ -110,8 +110,8 @@ def fit_text_head(
     """The classifier of labelled vectors; for the arguments see `arml.predict.head.fit_head`."""
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
 
-    def fit(kept: np.ndarray) -> TextHead:
-        return _fitted(x[kept], y[kept], ways, weight[kept])
+    def fit(kept: Places) -> Answers:
+        return _fitted(x[kept], y[kept], ways, weight[kept]).answers
 
     def apart() -> np.ndarray:
         z = features(x, head.rarity)
@@ -121,7 +121,7 @@ def fit_text_head(
     with one_blas_thread():
         counts = weight @ np.eye(ways)[y]
         moved = log_shares(prior, counts) - log_shares(EXAMPLES, counts)
-        head = fit(np.arange(len(y)))._replace(prior=moved)
+        head = _fitted(x, y, ways, weight)._replace(prior=moved)
         if not left_out:
             return head._replace(temperature=TEMPERATURE)
         parts = folds(y, same, groups, most=FOLDS)
