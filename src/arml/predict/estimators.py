@@ -76,10 +76,6 @@ class FewShot(BaseEstimator):
         predictor = loaded.adapt(inputs, labels, sample_weight, groups=groups, **options)
         if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
             predictor = inputs_of(loaded).better(predictor, X, labels)[0] or predictor
-        if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
-            raise ValueError(
-                f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
-            )
         self.predictor_ = predictor.using(
             predictor.models[-1] if self.uses == "auto" else str(self.uses)
         )
