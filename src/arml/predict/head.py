@@ -33,14 +33,14 @@ which learn and predict in a browser.
     them, and a vector near the origin has no direction: its class was then found less often.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import Numbers, Places, folds
+from arml.predict.folds import FOLDS, Numbers, folds
 from arml.predict.inputs import EQUAL, EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
@@ -61,10 +61,6 @@ APART = 0.9
 """The bound where nothing can be left out, as a share of the median squared distance of classes."""
 ITERATIONS = 16
 """Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
-
-
-Answers = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""From vectors `[n, d]` to the log-odds `[n, classes]` and the novelty `[n]`."""
 
 
 class Head(NamedTuple):
@@ -151,6 +147,31 @@ def fit_metric(
     return Head(middle, (mapped / lengths[:, None]).T, lengths, q)
 
 
+def _metric(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head:
+    head = fit_metric(np.asarray(x, np.float32), np.eye(ways)[y], weight)
+    return Head(*(np.asarray(part, np.float32) for part in head[:4]))
+
+
+def _apart(x: np.ndarray, y: np.ndarray, head: Head) -> np.ndarray:
+    z = unit_roots(x)
+    return np.asarray(2 - 2 * (z @ z.T)[y[:, None] != y])
+
+
+class Rule(NamedTuple):
+    """How a head is fitted; the defaults are those of photographs."""
+
+    fit: Callable[..., Any] = _metric
+    """From vectors, places of labels, number of classes and weights to a head with `answers`, whose
+    temperature and bound are 1 and whose prior is `natural`."""
+    apart: Callable[..., np.ndarray] = _apart
+    """From vectors, labels and head to the distances between examples of different classes."""
+    natural: Prior = EQUAL
+    temperature: float = TEMPERATURE
+    """The expected temperature."""
+    tried: Float[np.ndarray, " k"] = TEMPERATURES
+    folds: int = FOLDS
+
+
 def fit_head(
     x: Float[np.ndarray, "n d"],
     y: Int[np.ndarray, " n"],
@@ -160,7 +181,8 @@ def fit_head(
     groups: Numbers | None = None,
     left_out: bool = True,
     prior: Prior = EQUAL,
-) -> Head:
+    rule: Rule = Rule(),  # noqa: B008
+) -> Any:
     """The head of labelled vectors.
 
     **Arguments**
@@ -170,60 +192,29 @@ def fit_head(
     - `left_out`: choose the temperature and the bound on examples that are left out.
     - `prior`: `EQUAL`, `EXAMPLES`, or the share of each class, in their order.
     """
-    weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
-    x = np.asarray(x, np.float32)
-
-    def fit(kept: Places) -> Answers:
-        return fit_metric(x[kept], member[kept], weight[kept]).answers
-
-    def apart() -> np.ndarray:
-        z = unit_roots(x)
-        return np.asarray(2 - 2 * (z @ z.T)[y[:, None] != y])
-
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
+    counts = weight @ np.eye(ways)[y]
+    natural = log_shares(rule.natural, counts)
+    moved = (log_shares(prior, counts) - natural).astype(np.float32)
     with one_blas_thread():
-        head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
-        shares = log_shares(EXAMPLES, weight @ member)
-        head = head._replace(prior=log_shares(prior, weight @ member).astype(np.float32))
+        head = rule.fit(x, y, ways, weight)._replace(prior=moved)
         if not left_out:
-            return head._replace(temperature=TEMPERATURE)
-        parts = folds(y, same, groups)
-        found = chosen(fit, x, y, ways, weight, parts, apart, shares=shares)
-        return head._replace(temperature=found[0], bound=found[1])
-
-
-def chosen(
-    fit: Callable[[Places], Answers],
-    x: Float[np.ndarray, "n d"],
-    y: Int[np.ndarray, " n"],
-    ways: int,
-    weight: Float[np.ndarray, " n"],
-    parts: Iterable[tuple[Places, Places]],
-    apart: Callable[[], np.ndarray],
-    expected: float = TEMPERATURE,
-    tried: Float[np.ndarray, " k"] = TEMPERATURES,
-    shares: Float[np.ndarray, " classes"] | float = 0.0,
-) -> tuple[float, float]:
-    """The temperature and the bound of a head, from examples that are left out in folds (`parts`);
-    where none can be, what suited other examples. The temperature is the likeliest of those
-    `tried`, with a prior around the `expected` one.
-
-    **Arguments**
-
-    - `fit`: the head of some of the examples, whose temperature and bound are 1: its `answers`.
-    - `apart`: the distances between examples of different classes.
-    - `shares`: the `log_shares` that the log-odds lack.
-    """
-    found = [(*fit(train)(x[test]), test) for train, test in parts]
+            return head._replace(temperature=rule.temperature)
+        found = [
+            (*rule.fit(x[train], y[train], ways, weight[train]).answers(x[test]), test)
+            for train, test in folds(y, same, groups, most=rule.folds)
+        ]
     if not found:
-        return expected * (1 + 1 / ways), max(float(APART * np.median(apart())), 1e-6)
+        bound = max(APART * float(np.median(rule.apart(x, y, head))), 1e-6)
+        return head._replace(temperature=rule.temperature * (1 + 1 / ways), bound=bound)
     logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
-    scaled = logits[None] / tried[:, None, None] + shares
+    scaled = logits[None] / rule.tried[:, None, None] + log_shares(EXAMPLES, counts) - natural
     top = scaled.max(axis=2, keepdims=True)
     logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
     gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
-    prior = PRECISION / 2 * np.square(np.log(tried / expected))
-    bound = float(np.quantile(novelty, LEVEL, method="higher"))
-    return float(tried[np.argmax(gain - prior)]), max(bound, 1e-6)
+    gain -= PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
+    bound = max(float(np.quantile(novelty, LEVEL, method="higher")), 1e-6)
+    return head._replace(temperature=float(rule.tried[np.argmax(gain)]), bound=bound)
 
 
 def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"]:

@@ -9,7 +9,7 @@ the document frequencies of the examples,
     novelty   = (1 - max_k cos(z, m_k)) / a bound
 
 with m_k the mean z of class k. The penalty is that of `arml.predict.scikit.logistic`, and
-`arml.predict.head.chosen` finds T and the bound. All of it, the document frequencies too, comes
+`arml.predict.head.fit_head` finds T and the bound. All of it, the document frequencies too, comes
 from the examples that are kept, so each fold learns it anew.
 
 `WORDS`, `TEMPERATURE` and the measure of novelty suited three sets of texts (SMS spam, film
@@ -22,14 +22,12 @@ reviews, questions); `benchmarks/results/texts.json` reports them on others.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.sparse import csr_array, hstack
 
-from arml.predict.folds import Numbers, Places, folds
-from arml.predict.head import Answers, chosen, log_shares
-from arml.predict.inputs import EXAMPLES, Prior
+from arml.predict.head import Rule
+from arml.predict.inputs import EXAMPLES
 from arml.predict.scikit import logistic
-from arml.results.machine import one_blas_thread
 
 HASHED = 2**16
 """Hashes of words, and of n-grams of characters."""
@@ -41,9 +39,6 @@ WORDS = 0.4
 """The length of the words beside an encoder's vector of length 1."""
 TEMPERATURE = 0.8
 """The temperature around which that of left-out examples is expected."""
-TEMPERATURES = TEMPERATURE * np.geomspace(0.06, 10, 80)
-FOLDS = 5
-"""By which the temperature and the bound are chosen."""
 
 
 class TextHead(NamedTuple):
@@ -97,38 +92,6 @@ def lengths(z: csr_array) -> Float[np.ndarray, " n"]:
     return np.sqrt(np.asarray(z.multiply(z).sum(axis=1)))
 
 
-def fit_text_head(
-    x: Float[np.ndarray, "n d"],
-    y: Int[np.ndarray, " n"],
-    ways: int,
-    sample_weight: Float[np.ndarray, " n"] | None = None,
-    same: Numbers | None = None,
-    groups: Numbers | None = None,
-    left_out: bool = True,
-    prior: Prior = EXAMPLES,
-) -> TextHead:
-    """The classifier of labelled vectors; for the arguments see `arml.predict.head.fit_head`."""
-    weight = np.ones(len(y)) if sample_weight is None else sample_weight
-
-    def fit(kept: Places) -> Answers:
-        return _fitted(x[kept], y[kept], ways, weight[kept]).answers
-
-    def apart() -> np.ndarray:
-        z = features(x, head.rarity)
-        size = np.maximum(lengths(z), 1e-9)
-        return (1 - (z @ z.T).toarray() / size / size[:, None])[y[:, None] != y]
-
-    with one_blas_thread():
-        counts = weight @ np.eye(ways)[y]
-        moved = log_shares(prior, counts) - log_shares(EXAMPLES, counts)
-        head = _fitted(x, y, ways, weight)._replace(prior=moved)
-        if not left_out:
-            return head._replace(temperature=TEMPERATURE)
-        parts = folds(y, same, groups, most=FOLDS)
-        found = chosen(fit, x, y, ways, weight, parts, apart, TEMPERATURE, TEMPERATURES)
-        return head._replace(temperature=found[0], bound=found[1])
-
-
 class Axes(NamedTuple):
     """The principal axes of some examples: no more than these, and they change no linear fit."""
 
@@ -169,3 +132,12 @@ def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Text
     weights = axes.z.T @ (axes.turn @ each.T)
     parts = axes.rarity, weights, offsets - each @ axes.middle, means
     return TextHead(parts[0], *(part.astype(np.float32) for part in parts[1:]))
+
+
+def _apart(x: np.ndarray, y: np.ndarray, head: TextHead) -> np.ndarray:
+    z = features(x, head.rarity)
+    size = np.maximum(lengths(z), 1e-9)
+    return (1 - (z @ z.T).toarray() / size / size[:, None])[y[:, None] != y]
+
+
+RULE = Rule(_fitted, _apart, EXAMPLES, TEMPERATURE, TEMPERATURE * np.geomspace(0.06, 10, 80), 5)

@@ -1,6 +1,7 @@
 """Texts: a few of each class, the vectors of a frozen encoder, and the words."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from scipy.sparse import csr_array, hstack
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
+from arml.predict.head import fit_head
 from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import HASHED, MOST, SLOTS, axes_of, fit_text_head
+from arml.texts.head import HASHED, MOST, RULE, SLOTS, axes_of
 
 _COUNTED = {"n_features": HASHED, "norm": None, "alternate_sign": False}
 HASHES = (
@@ -95,7 +97,7 @@ class TextPredictor(EncodedPredictor):
     """A task that was learned from texts; `x` are the vectors `[n, d]` of the examples."""
 
     learner: TextLearner
-    fit_head = staticmethod(fit_text_head)
+    fit_head = staticmethod(partial(fit_head, rule=RULE))
     prior = EXAMPLES
 
     def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
