@@ -30,7 +30,7 @@ from arml.nn.edges import histograms
 from arml.predict.base import LEARNER, softmax
 from arml.predict.folds import Places
 from arml.predict.inputs import Numeric, floats
-from arml.predict.scikit import learned_by, logistic
+from arml.predict.scikit import estimator_of, learned_by, logistic
 from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
@@ -239,8 +239,6 @@ def by_scikit(
 ) -> Function:
     """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
     those that take it. The scale of a number is that of all targets."""
-    from sklearn import ensemble
-    from sklearn.linear_model import Ridge
     from sklearn.preprocessing import StandardScaler
 
     linear = model in LINEAR.values()
@@ -256,10 +254,7 @@ def by_scikit(
         if linear and classes is not None:
             logistic = fitted("logistic", columns(x), y.astype(int), len(classes))
             return lambda new: logistic(columns(new))
-        kind = "Regressor" if classes is None else "Classifier"
-        made = Ridge() if linear else model
-        if model in (FOREST, BOOSTING):
-            name = "RandomForest" if model == FOREST else "HistGradientBoosting"
-            made = getattr(ensemble, name + kind)(random_state=0)
+        kind = "regression" if classes is None else "classification"
+        made = estimator_of(model.replace(" ", "-"), kind) if isinstance(model, str) else model
         learned = learned_by(made, 0 if classes is None else len(classes), columns(x), y)
     return lambda new: learned(columns(new))
