@@ -89,7 +89,7 @@ SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
     "arml-paper": ("arml-paper", {}),
 }
 """The methods that `study.rates` searches alike, by name: the recipe, and its options."""
-AS_TRAINED = {"protonet": "protonet-published"}
+AS_TRAINED = {"protonet": "protonet-published", "arml": "arml-templates"}
 """The recipes of the runs that have these names, where the method's own recipe is a newer one."""
 RATES = Path(__file__).parent / "results" / "rates.json"
 SEVERAL = {"real-four-1shot": 5}

@@ -32,7 +32,7 @@ for it. A task blends the weights of the networks, where a mixture would blend t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,7 +46,6 @@ from arml.algorithms.arml import (
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
-    Relational,
     Structure,
     drawn_vertices,
     keys_of,
@@ -77,7 +76,7 @@ from arml.nn.heads import (
     headless,
     units,
 )
-from arml.nn.modulation import Gate, film
+from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
 # The encoder: a task's code is how much it reads each vertex.
@@ -231,18 +230,6 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
     return replace(net, body=filmed(net.body, map(film, taus)))
 
 
-class CodeThenReading(eqx.Module):
-    """Tailors by the paper's gates, Eq. (10), and then by the templates that the task reads."""
-
-    gate: Gate
-    templates: Modulate
-
-    def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
-        own, reading = jnp.split(code, [len(self.gate.dense.weight)])
-        tailored: BaseNetwork = self.templates(self.gate(net, own), reading)
-        return tailored
-
-
 # The learner.
 
 
@@ -251,9 +238,6 @@ class ExtendedARML(ARML):
     `choose` may weigh the vertices anew by how well their networks explain the support set."""
 
     choose: "Choose | None" = None
-    paper: Relational | None = None
-    """The paper's encoder, whose code comes before the reading; None where `encode` is the only
-    one."""
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
 
@@ -265,19 +249,7 @@ class ExtendedARML(ARML):
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         code, penalty = self.encode(self.look(support))
-        if self.choose is not None:
-            code = self.choose(self, support, code)
-        if self.paper is None:
-            return code, penalty
-        own, more = self.paper(support)
-        return jnp.concatenate([own, code]), penalty + more
-
-    @property
-    def weights_at(self) -> int | None:
-        """The index of the first vertex's weight in a code; None if no vertex owns a template."""
-        if isinstance(self.modulate, CodeThenReading):
-            return len(self.modulate.gate.dense.weight)
-        return 0 if isinstance(self.modulate, Templates) else None
+        return (code if self.choose is None else self.choose(self, support, code)), penalty
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         if self.problem.kind == "regression":
@@ -373,13 +345,14 @@ class ExtendedARMLOptions(InnerOptions):
     """How a task reads the vertices: by the places of its prototypes, or also by how well the
     network of each vertex explains its support set. The latter is for regression, for vertices that
     own layers, and for the head ridge."""
-    gate: Literal["templates", "code", "both", "layers", "weights"] = "templates"
+    gate: Literal["templates", "code", "layers", "weights"] = "templates"
     """What tailors the network. `templates`: each vertex owns a scale and a shift of every unit.
-    In classification `code`: the gates of the paper, Eq. (2) to (10); or `both`. In regression
+    In classification `code`: the gates of the paper, Eq. (2) to (10). In regression
     `layers`: each vertex owns layers that make scales and shifts from the mean prototype;
     `weights`: and an offset of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
-    """Weight of the negative log-likelihood of the prototypes given the vertices."""
+    """Weight of the negative log-likelihood of the prototypes given the vertices. The gate `code`
+    has the paper's reconstruction errors instead."""
     gamma_s: AboveZero = 1.0
     """Scale of the distances between prototypes and vertices, Eq. (6) of ARML's paper."""
     width: Size = 64
@@ -417,7 +390,7 @@ class ExtendedARMLOptions(InnerOptions):
         elif self.head != "learned":
             learned, head = headless(body), PrototypeHead(jnp.float32(HEAD_SCALE), problem.outputs)
         own = self.width if self.own else 0
-        size = own + (self.vertices if self.gate != "code" else 0)
+        size = own + self.vertices
         encode: Encoder = self.encoder(body, problem, keys)
         modulate: Modulate = Templates.drawn(
             learned,
@@ -427,17 +400,11 @@ class ExtendedARMLOptions(InnerOptions):
             offsets=self.gate == "weights",
             key=keys["gate"],
         )
-        relational = None
-        if self.gate in ("code", "both"):
-            options = replace(paper(problem), vertices=self.vertices)
-            relational = options.encoder(problem, keys)
-            code = options.width * 2
-            size += code
-            gate: Any = options.modulation(learned, code, problem, keys)
-            if self.gate == "both":
-                modulate = CodeThenReading(gate, modulate)
-            else:
-                encode, modulate, relational = relational, gate, None
+        if self.gate == "code":
+            options = replace(paper(problem), vertices=self.vertices, gamma_s=self.gamma_s)
+            size = options.width * 2
+            encode = options.encoder(problem, keys)
+            modulate = options.modulation(learned, size, problem, keys)
         # Learned rates have the structure of the network that descends.
         start = modulate(learned, jnp.zeros(size, jnp.float32))
         start = replace(start, head=body.head)
@@ -449,7 +416,6 @@ class ExtendedARMLOptions(InnerOptions):
             problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
-            paper=relational,
             reads_features=problem.kind == "classification" and self.gate != "code",
         )
 
@@ -489,14 +455,18 @@ class ExtendedARMLOptions(InnerOptions):
 def extended(problem: Problem) -> ExtendedARMLOptions:
     """Ours, and the best that we have.
 
-    For classification every vertex owns a modulation of the whole network. A task reads the
-    vertices by how its features spread within and between classes, and the nearest prototype
-    classifies. With one example of each class there is no spread, and all tasks read alike. For
-    regression each vertex owns a network and ridge regression finds its head. A task reads a vertex
-    by how well this network explains the examples.
+    On pictures the paper's gates tailor the body of the network to the task's code, Eq. (2) to
+    (10). The head is made from the prototypes of the tailored body, whose distances have a learned
+    scale. One inner step on body and head follows, Eq. (1). For regression each vertex owns a
+    network and ridge regression finds its head. A task reads a vertex by how well this network
+    explains the examples. For other tasks see `with_templates`.
     """
+    if problem.form.like == "pictures":
+        return ExtendedARMLOptions(
+            inner_rate=0.05, inner_steps=1, head="prototypes", gate="code", gamma_s=8**0.5
+        )
     if problem.kind == "classification":
-        return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
+        return with_templates(problem)
     return replace(
         with_own_layers(problem),
         inner_steps=0,
@@ -506,6 +476,13 @@ def extended(problem: Problem) -> ExtendedARMLOptions:
         vertices=8,
         gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
     )
+
+
+def with_templates(problem: Problem) -> ExtendedARMLOptions:
+    """For classification every vertex owns a modulation of the whole network. A task reads the
+    vertices by how its features spread within and between classes, and the nearest prototype
+    classifies. With one example of each class there is no spread, and all tasks read alike."""
+    return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
 
 
 def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
@@ -521,7 +498,7 @@ _ARML = replace(
     kind="arml",
     options_class=ExtendedARMLOptions,
     title="ARML, extended",
-    about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
+    about="ARML, extended by us: a head of prototypes for pictures, evidence for regression.",
     paper=f"ours, after {PAPER.paper}",
     preset=extended,
     variants={},
@@ -536,6 +513,15 @@ _ARML = replace(
 )
 METHODS = (
     _ARML,
+    replace(
+        _ARML,
+        name="arml-templates",
+        title="ARML, templates",
+        about="ARML whose vertices own scales and shifts of the network's units.",
+        kinds=("classification",),
+        preset=with_templates,
+        settings={},
+    ),
     replace(
         _ARML,
         name="arml-layers",
