@@ -86,7 +86,7 @@ def test_the_limits_end_the_reading_of_a_file():
     for name, data, said in (
         ("t.csv", b"a,b\n" + b"1,2\n" * 41, "t.csv: at most 40 rows are read, got more"),
         ("t.csv", b"a,b,c,d,e,f,g\n1", "at most 6 columns are read"),
-        ("t.xlsx", file.getvalue(), "t.xlsx: at most 240 cells of an Excel file are read"),
+        ("t.xlsx", file.getvalue(), "t.xlsx: at most 240 cells of a spreadsheet are read"),
     ):
         with pytest.raises(ValueError, match=said):
             table_tab.read_table({"name": name, "data": base64.b64encode(data).decode()}, LIMITS)
