@@ -113,7 +113,7 @@ class Tables(Vectors):
         predictor, known, unknown = learned_table(
             learner, sheet, asked.target, groups=asked.group, **asked.columns
         )
-        asked.tell(*predictor.remarks)
+        asked.tell(*sheet.remark.splitlines(), *predictor.remarks)
         asked.unlabelled = self._queries(predictor, unknown, asked) if unknown.lines else None
         return predictor, _rows(known)
 
@@ -127,11 +127,11 @@ class Tables(Vectors):
         keys = {name: column for name, column in sheet.cells.items() if name in predictor.keys}
 
         def blocks() -> Iterator["ParsedRows"]:
-            n = len(rows.values)
+            n = len(rows)
             with asked.watch("predicting rows") as show:
                 for first in range(0, n, BLOCK):
                     show(first, n)
-                    yield type(rows)(rows.values[first : first + BLOCK])
+                    yield rows[first : first + BLOCK]
 
         return Queries(sheet.lines, blocks(), keys)
 
@@ -155,7 +155,7 @@ def sheet_at(asked: Asked, *paths: Path) -> "Sheet":
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
     sheet = read_sheet(paths[0], asked.sheet)
     asked.tell(*sheet.remark.splitlines())
-    return sheet
+    return sheet._replace(remark="")
 
 
 def _rows(sheet: "Sheet") -> list[str]:
