@@ -354,9 +354,8 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     """The cells below the header by column."""
     lines, rows, said = _data(lines, rows, where)
     if len(rows) < 2:
-        found = "has a header alone" if rows else "is empty"
-        wanted = "one or more rows" if rows else "a header and one or more rows"
-        raise ValueError(f"{where} {found}: add {wanted}")
+        found = "has a header alone: add" if rows else "is empty: add a header and"
+        raise ValueError(f"{where} {found} one or more rows")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
@@ -366,7 +365,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     columns: _Cells = {}
     for place, name in enumerate(header):
         cells = [row[place] for row in rows[1:]]
-        if not name and all(cell is None or not str(cell).strip() for cell in cells):
+        if not name and not _texts(cells):
             continue  # spreadsheets add empty columns
         if not name:
             raise ValueError(
@@ -399,12 +398,10 @@ def _data(
         last = _texts(rows[-1])
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
-        if width > 2 and last == [first] and mark and first not in column:
-            drop(-1, f"a note: {first!r}")
-        elif len(last) > 1 and SUMS.fullmatch(first) and first not in column:
-            drop(-1, f"made of other rows: {first!r}")
-        else:
+        note = width > 2 and last == [first] and mark
+        if first in column or not (note or (len(last) > 1 and SUMS.fullmatch(first))):
             break
+        drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
     if len(rows) > 2 and _is_units(*rows[1:]):
         drop(1, f"the units: {', '.join(_texts(rows[1]))}")
     return lines, rows, said
@@ -489,8 +486,7 @@ def _rows(
 ) -> tuple[list[int], list[list[str]]]:
     """The rows that are not blank, and the lines at which they begin, from `line`. **Raises** as
     `Most.check`."""
-    lines, rows = list[int](), list[list[str]]()
-    first, cells = line, 0
+    lines, rows, first, cells = list[int](), list[list[str]](), line, 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:
