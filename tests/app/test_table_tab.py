@@ -41,10 +41,12 @@ def test_rows_without_a_value_are_predicted_from_the_others(learners):
     assert [row[0] for row in answer["rows"]] == predictor.predict(more).tolist()
     found = [float(row[1]) for row in answer["rows"]]
     np.testing.assert_allclose(found, chances.max(axis=1), atol=1e-4)
-    # A spreadsheet copies tabs; the order of rows is free.
+    # A spreadsheet copies tabs; the order of rows is free, and a title is named.
     first, *others = asked()["csv"].splitlines()
-    pasted = "\r\n".join([first, *others[15:], *others[:15]]).replace(",", "\t")
-    assert table_tab.predicted(learners, asked(csv=pasted), LIMITS)["rows"] == answer["rows"]
+    pasted = "\r\n".join(["My trees", first, *others[15:], *others[:15]]).replace(",", "\t")
+    found = table_tab.predicted(learners, asked(csv=pasted), LIMITS)
+    assert found["rows"] == answer["rows"]
+    assert "left out row 1, which seems to be a title" in found["remark"]
 
 
 def test_numbers_have_quantiles_and_columns_matter(learners):
