@@ -32,12 +32,12 @@ def test_texts_that_carry_the_answer_are_used(kind, tmp_path, recwarn):
     assert found.model == "learner, and the words of note"
     assert next(iter(found.matter())) == "note"
     assert any(text.startswith("note") for text in found.decisive(more[:9]))
-    checked = found.reliability()
     if kind == "tables":
+        checked = found.reliability()
         assert checked.accuracy > 0.85 > 0.7 > checked.others["learner"]
     else:
-        assert checked.error[0] < 0.8 * checked.errors["learner"][0]
-        assert found.interval(more)[0].shape == (60,)
+        low, high = found.interval(more)
+        assert np.mean(high - low) < 2 * np.ptp(y)
     found.save(tmp_path / "kept")
     again = arml.load_predictor(tmp_path / "kept")
     np.testing.assert_array_equal(again.predict(more), found.predict(more))
