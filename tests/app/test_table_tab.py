@@ -41,10 +41,12 @@ def test_rows_without_a_value_are_predicted_from_the_others(learners):
     assert [row[0] for row in answer["rows"]] == predictor.predict(more).tolist()
     found = [float(row[1]) for row in answer["rows"]]
     np.testing.assert_allclose(found, chances.max(axis=1), atol=1e-4)
-    # A spreadsheet copies tabs; the order of rows is free.
+    # A spreadsheet copies tabs; the order of rows is free, and a title is named.
     first, *others = asked()["csv"].splitlines()
-    pasted = "\r\n".join([first, *others[15:], *others[:15]]).replace(",", "\t")
-    assert table_tab.predicted(learners, asked(csv=pasted), LIMITS)["rows"] == answer["rows"]
+    pasted = "\r\n".join(["My trees", first, *others[15:], *others[:15]]).replace(",", "\t")
+    found = table_tab.predicted(learners, asked(csv=pasted), LIMITS)
+    assert found["rows"] == answer["rows"]
+    assert "left out row 1, which seems to be a title" in found["remark"]
 
 
 def test_numbers_have_quantiles_and_columns_matter(learners):
@@ -86,7 +88,7 @@ def test_the_limits_end_the_reading_of_a_file():
     for name, data, said in (
         ("t.csv", b"a,b\n" + b"1,2\n" * 41, "t.csv: at most 40 rows are read, got more"),
         ("t.csv", b"a,b,c,d,e,f,g\n1", "at most 6 columns are read"),
-        ("t.xlsx", file.getvalue(), "t.xlsx: at most 240 cells of an Excel file are read"),
+        ("t.xlsx", file.getvalue(), "t.xlsx: at most 240 cells of a spreadsheet are read"),
     ):
         with pytest.raises(ValueError, match=said):
             table_tab.read_table({"name": name, "data": base64.b64encode(data).decode()}, LIMITS)

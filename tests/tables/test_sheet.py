@@ -1,6 +1,8 @@
 """Tables in files."""
 
 import gzip
+import struct
+import zipfile
 
 import openpyxl
 import pyarrow as pa
@@ -123,9 +125,30 @@ def test_cells_far_apart_are_refused_before_they_are_read(tmp_path):
     book.create_sheet("small").append(["a", "b"])
     book["small"].append([1, 2])
     book.save(path)
-    with pytest.raises(ValueError, match="at most 5,000,000 cells of an Excel file"):
+    with pytest.raises(ValueError, match="at most 5,000,000 cells of a spreadsheet"):
         read_sheet(path)
     assert [*read_sheet(path, "small").cells] == ["a", "b"]
+
+
+def test_cells_far_apart_in_other_spreadsheets(tmp_path):
+    """The parts alone that tell the area: a sheet of records, and cells that stand for many."""
+
+    def binary(row: int, column: int) -> bytes:
+        far = struct.pack("<BBI", 0, 4, row) + struct.pack("<BBI", 6, 4, column)
+        return struct.pack("<BBI", 0, 4, 0) + b"\x81\x01\x00" + far
+
+    def opened(rows: int, columns: int) -> bytes:
+        many = '<table:table-row table:number-rows-repeated="{}"><table:table-cell {}/>'
+        cells = f'table:number-columns-repeated="{columns}"'
+        full = many.format(rows, f'{cells} office:value-type="float"')
+        return f"<table:table>{full}{many.format(10**6, cells)}".encode()
+
+    for name, part in (("t.xlsb", "xl/worksheets/sheet1.bin"), ("t.ods", "content.xml")):
+        for size, said in ((900, "cannot be read as"), (9000, "at most 5,000,000 cells of a spr")):
+            with zipfile.ZipFile(tmp_path / name, "w") as book:
+                book.writestr(part, (binary if name == "t.xlsb" else opened)(size, size))
+            with pytest.raises(ValueError, match=said):
+                read_sheet(tmp_path / name)
 
 
 def test_files_of_other_programs(tmp_path):

@@ -186,7 +186,7 @@ def test_a_fold_chooses_its_weights_without_its_own_rows(many):
     predictor = many[2]
     train, test = predictor._parts[0]
     labels = np.where(np.isin(np.arange(120), test), 1 - predictor.y, predictor.y)
-    given = predictor.learner, predictor.schema, predictor.values, labels, predictor.classes
+    given = predictor.learner, predictor.schema, predictor.rows, labels, predictor.classes
     other = TablePredictor(*given)
     vars(other)["_parts"] = predictor._parts
     np.testing.assert_array_equal(

@@ -293,17 +293,12 @@ def _map(
 
 def layer(d: int, heads: int, *, key: PRNGKeyArray) -> Layer:
     """A layer of width `d` with Glorot weights."""
-    keys = jax.random.split(key, 6)
-    return Layer(
-        linear(d, 3 * d, key=keys[0]),
-        linear(d, d, key=keys[1]),
-        linear(d, 3 * d, key=keys[2]),
-        linear(d, d, key=keys[3]),
-        jnp.ones(heads, jnp.float32),
-        linear(d, 2 * d, key=keys[4]),
-        linear(2 * d, d, key=keys[5]),
-        heads,
-    )
+    shapes = (d, 3 * d), (d, d), (d, 3 * d), (d, d), (d, 2 * d), (2 * d, d)
+    keys = jax.random.split(key, len(shapes))
+    parts = (linear(*shape, key=k) for shape, k in zip(shapes, keys, strict=True))
+    across, across_out, down, down_out, wide, narrow = parts
+    alike = jnp.ones(heads, jnp.float32)
+    return Layer(across, across_out, down, down_out, alike, wide, narrow, heads)
 
 
 # The kernel, and the learner.

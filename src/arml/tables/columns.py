@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -32,11 +32,17 @@ from arml.tables.kinds import (
     Number,
     OddCells,
     Origin,
+    Text,
     UnusedColumn,
     column_of,
+    missing,
     named_cells,
     normal,
+    text_of,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _Table = Mapping[str, Cells]
 """Cells by the name of their column."""
@@ -99,6 +105,20 @@ class Schema:
                 tell(f"{where}: {cells} is {what}, so the other columns decide")
         return values
 
+    @property
+    def texts(self) -> list[int]:
+        """The places of the columns of free texts."""
+        return [i for i, column in enumerate(self.columns) if isinstance(column, Text)]
+
+    def words(self, table: _Table) -> "tuple[csr_array, ...]":
+        """The counts of words in each column of free texts."""
+        from arml.tables.words import counts_of  # rare, and slow to load
+
+        columns = [table[self.columns[i].name] for i in self.texts]
+        return tuple(
+            counts_of(["" if missing(c) else text_of(c) for c in each]) for each in columns
+        )
+
     def remarks(self) -> list[str]:
         """Which columns are not used and why, and the hints."""
         by_reason: dict[str, list[str]] = {}
@@ -117,7 +137,7 @@ class Schema:
 class ColumnEncoder(NamedTuple):
     """How columns become those of a learner. A column of numbers or dates becomes one. A category
     becomes one for each of its frequent values, or a single one if it has two values, to which an
-    unknown value is missing."""
+    unknown value is missing. Free texts become none; if nothing else is there, a constant."""
 
     owners: Int[np.ndarray, " kept"]
     """The place of the table's column from which each of the learner's columns is made."""
@@ -154,18 +174,20 @@ def encoder(
         middle, spread = (np.nan_to_num(f(values, axis=0)) for f in (np.nanmean, np.nanstd))
         flat = spread <= 1e-12 * np.nan_to_num(np.nanmax(np.abs(values), axis=0, initial=0))
     made: list[tuple[int, int, int]] = []
+    unit = np.where(flat, 1.0, spread)
     for place, (column, cells) in enumerate(zip(schema.columns, values.T, strict=True)):
-        if not isinstance(column, Category) or column.ordered:
+        if isinstance(column, Text):
+            unit[place] = np.inf
+        elif not isinstance(column, Category) or column.ordered:
             made.append((place, -1, -1))
-            continue
-        counts = Counter(cells[cells >= 0].astype(int).tolist())
-        levels = sorted(sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]) or [0]
-        if len(levels) < 3:
-            made.append((place, levels[-1], levels[0]))
         else:
-            made += [(place, level, -1) for level in levels]
-    owners, level, other = np.array(made).T
-    whole = ColumnEncoder(owners, level, other, middle, np.where(flat, 1.0, spread), len(made))
+            counts = Counter(cells[cells >= 0].astype(int).tolist())
+            often = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
+            levels = sorted(often) or [0]
+            few = [(place, levels[-1], levels[0])]
+            made += few if len(levels) < 3 else [(place, level, -1) for level in levels]
+    owners, level, other = np.array(made or [(0, -1, -1)]).T
+    whole = ColumnEncoder(owners, level, other, middle, unit, len(made))
     if len(made) <= most:
         return whole
     best = np.sort(np.argsort(-_explained(whole(values), y), kind="stable")[: int(most)])
@@ -200,7 +222,7 @@ def schema_of(
 ) -> Schema:
     """The schema of labelled rows.
 
-    Left out are columns with one value, texts that differ in every row, and columns that number the
+    Left out are columns with one value, names that differ in every row, and columns that number the
     rows: whole numbers under the name of a key that all differ, and those from 0 or 1 that rise by
     one. And, where classes come in blocks, columns that rise or fall with the rows, or that counted
     them in another order: these may give the class away, and say nothing about new rows. If nothing
@@ -234,7 +256,8 @@ def schema_of(
         if name not in keep and known.std() <= 1e-12 * np.abs(known).max():
             left_out[name] = ONE
             continue
-        if name not in keep and (reason := _counts(column, values, y, lines)):
+        free = isinstance(column, Text)
+        if name not in keep and not free and (reason := _counts(column, values, y, lines)):
             counting[name] = reason + KEEP
         columns.append(column)
         hints += own
@@ -244,10 +267,10 @@ def schema_of(
             "the column out (--without), or use it as a category (--keep)"
         )
     if not columns:
-        n = len(next(iter(table.values()), ()))
+        n = len(next(iter(table.values()), (() if y is None else y)))
         if n < 2:
             raise ValueError(f"{where}: expected two or more examples, got {n}: add rows")
-        why = "; ".join(f"{name!r} {reason}" for name, reason in left_out.items())
+        why = "; ".join(f"{name!r} {why}" for name, why in left_out.items()) or "none is left"
         raise ValueError(f"{where}: no column can be used: {why}: add columns")
     if len(counting) < len(columns):
         columns = [column for column in columns if column.name not in counting]
@@ -340,17 +363,13 @@ def as_table(x: Any) -> dict[str, Cells]:
         table[text] = cells = _cells(given)
         for row, cell in enumerate([] if isinstance(cells, np.ndarray) else cells):
             if isinstance(cell, list | tuple | Mapping | Set | np.ndarray | bytes):
-                raise ValueError(
-                    f"column {text!r} has a {type(cell).__name__} in row {row + 1}: give one value "
-                    "in each cell"
-                )
+                odd = f"column {text!r} has a {type(cell).__name__} in row {row + 1}"
+                raise ValueError(f"{odd}: give one value in each cell")
     lengths = sorted({len(cells) for cells in table.values()})
     if len(lengths) != 1:
         found = f"the lengths {lengths}" if lengths else "none"
-        raise ValueError(
-            f"expected one or more columns of inputs, all of one length, got {found}: check the "
-            "table"
-        )
+        what = "one or more columns of inputs, all of one length"
+        raise ValueError(f"expected {what}, got {found}: check the table")
     return table
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
+from arml.tables.kinds import targets_in
+from arml.tables.sheet import Sheet, numbers_of, read_sheet
 
 if TYPE_CHECKING:
     from arml.tables.predictor import ParsedRows, TablePredictor
-    from arml.tables.sheet import Sheet
 
 BLOCK = 10_000
 """Rows of a table between two answers."""
@@ -41,14 +42,10 @@ class Vectors(Inputs):
     def labelled(
         self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
-        from arml.tables.sheet import numbers_of
-
         known, y = _answered(learner, path, asked, predictor)
         return _rows(known), numbers_of(known, predictor.columns if predictor else None)[0], y
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
-        from arml.tables.sheet import numbers_of
-
         known, y = _answered(learner, path, asked, None)
         x, columns = numbers_of(known)
         check_different(x, path, "rows")
@@ -57,8 +54,6 @@ class Vectors(Inputs):
         return predictor, _rows(known)
 
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
-        from arml.tables.sheet import numbers_of
-
         sheet = sheet_at(asked, *paths).without(predictor.target)
         return Queries(sheet.lines, [numbers_of(sheet, predictor.columns)[0]])
 
@@ -78,16 +73,8 @@ class Tables(Vectors):
     tab = "tables"
     can = frozenset({"add", "interval", "matter", "learning_curve"})
     asks = (
-        "sheet",
-        "columns",
-        "without",
-        "keep",
-        "dates",
-        "group",
-        "matter",
-        "fill_down",
-        "category",
-        "order",
+        *("sheet", "columns", "without", "keep", "dates", "group", "matter"),
+        *("fill_down", "category", "order"),
     )
 
     @property
@@ -106,14 +93,14 @@ class Tables(Vectors):
         return self.learn_rows(learner, sheet_at(asked, path), asked)
 
     def learn_rows(
-        self, learner: TaskLearner, sheet: "Sheet", asked: Asked
+        self, learner: TaskLearner, sheet: Sheet, asked: Asked
     ) -> tuple[Predictor, list[str]]:
         from arml.tables.predictor import learned_table
 
         predictor, known, unknown = learned_table(
             learner, sheet, asked.target, groups=asked.group, **asked.columns
         )
-        asked.tell(*predictor.remarks)
+        asked.tell(*sheet.remark.splitlines(), *predictor.remarks)
         asked.unlabelled = self._queries(predictor, unknown, asked) if unknown.lines else None
         return predictor, _rows(known)
 
@@ -122,16 +109,16 @@ class Tables(Vectors):
         apart, or were left out by name, identify the answers."""
         return self._queries(_of_table(predictor), sheet_at(asked, *paths), asked)
 
-    def _queries(self, predictor: "TablePredictor", sheet: "Sheet", asked: Asked) -> Queries:
+    def _queries(self, predictor: "TablePredictor", sheet: Sheet, asked: Asked) -> Queries:
         rows = _parsed(predictor, sheet, asked)
         keys = {name: column for name, column in sheet.cells.items() if name in predictor.keys}
 
         def blocks() -> Iterator["ParsedRows"]:
-            n = len(rows.values)
+            n = len(rows)
             with asked.watch("predicting rows") as show:
                 for first in range(0, n, BLOCK):
                     show(first, n)
-                    yield type(rows)(rows.values[first : first + BLOCK])
+                    yield rows[first : first + BLOCK]
 
         return Queries(sheet.lines, blocks(), keys)
 
@@ -147,33 +134,29 @@ def _of_table(predictor: Predictor | None) -> "TablePredictor":
     return predictor
 
 
-def sheet_at(asked: Asked, *paths: Path) -> "Sheet":
+def sheet_at(asked: Asked, *paths: Path) -> Sheet:
     """The table of one file; the user is told how its letters were read, if that is a guess."""
-    from arml.tables.sheet import read_sheet
-
     if len(paths) != 1:
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
     sheet = read_sheet(paths[0], asked.sheet)
     asked.tell(*sheet.remark.splitlines())
-    return sheet
+    return sheet._replace(remark="")
 
 
-def _rows(sheet: "Sheet") -> list[str]:
+def _rows(sheet: Sheet) -> list[str]:
     return [f"row {line}" for line in sheet.lines]
 
 
-def _parsed(predictor: "TablePredictor", sheet: "Sheet", asked: Asked) -> "ParsedRows":
+def _parsed(predictor: "TablePredictor", sheet: Sheet, asked: Asked) -> "ParsedRows":
     """The rows; the user is told of cells that are unlike the examples."""
     return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
 
 
 def _answered(
     learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None
-) -> tuple["Sheet", Any]:
+) -> tuple[Sheet, Any]:
     """The rows with a cell in the target's column, without it, and the classes or numbers there;
     the user is told of rows without an answer."""
-    from arml.tables.kinds import targets_in
-
     sheet, numbers = sheet_at(asked, path), learner.problem.kind == "regression"
     target = asked.target or (predictor.target if predictor else None)
     y, known, unknown = sheet.answered(target, numbers)

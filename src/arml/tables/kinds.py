@@ -1,6 +1,6 @@
 """The kinds of columns: one small parser each, tried in a stated order.
 
-`column_of` tries the kinds of `_KINDS` in turn, as skrub's cleaner does: plain numbers, numbers
+`column_of` tries the kinds in turn, as skrub's cleaner does: plain numbers, numbers
 with marks (a unit, a currency, thousands), times and durations, dates. The first that parses every
 cell becomes the column, is saved, and parses new cells in the same way; a text that means "unknown"
 is a missing cell to it. If none fits, few texts that repeat are a category, and others are left out
@@ -15,6 +15,7 @@ import math
 import numbers
 import re
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -139,6 +140,7 @@ SUMS = re.compile(
     re.IGNORECASE,
 )
 """Names of rows that are made of others."""
+UNDIVIDED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 ONE, EMPTY = "has one value in all rows", "is empty"
 KEEP = "; --keep or keep= uses it"
 
@@ -314,15 +316,10 @@ class Date(Column, frozen=True, tag="date"):
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
         """One for each order of day, month and year."""
         until = datetime.date.today().year + AHEAD
-        found = [
-            cls(name, order=order, until=until)
-            for order in ((origin.dates,) if origin.dates else ORDERS)
-        ]
         short = next((c for c in cells if isinstance(c, str) and SHORT.search(c)), "")
-        return [
-            msgspec.structs.replace(way, example=short) if way.one(short) is not None else way
-            for way in found
-        ]
+        orders = (origin.dates,) if origin.dates else ORDERS
+        ways = [cls(name, short, order, until) for order in orders]
+        return [w if w.one(short) is not None else cls(name, "", w.order, until) for w in ways]
 
     def one(self, cell: AnyCell) -> float | None:
         when = self._when(cell)
@@ -350,14 +347,10 @@ class Date(Column, frozen=True, tag="date"):
         hour = hour % 12 + 12 * (match["half"] == "p") if match["half"] else hour
         for form in (*ORDERS[""], *ORDERS.get(self.order, ())):
             if found := form.fullmatch(date):
-                part = {"M": "0", "D": "1", **found.groupdict()}
-                first = self.until - 99
+                part, first = {"M": "0", "D": "1", **found.groupdict()}, self.until - 99
                 year = int(part.get("Y") or first + (int(part["y"]) - first) % 100)
-                month = (
-                    1 + next(i for i, name in enumerate(MONTHS) if re.fullmatch(name, part["B"]))
-                    if "B" in part
-                    else int(part["M"])
-                )
+                names = [bool(re.fullmatch(name, part.get("B", ""))) for name in MONTHS]
+                month = 1 + names.index(True) if "B" in part else int(part["M"])
                 with contextlib.suppress(ValueError):
                     return datetime.datetime(year, month, int(part["D"]), hour, minute, second)
         return None
@@ -379,13 +372,9 @@ class Category(Column, frozen=True, tag="category"):
     def parse(self, cells: Cells) -> _Parsed:
         """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
         place = {text: float(i) for i, text in enumerate(self.texts)}
-        gaps = [missing(cell) for cell in cells]
-        texts = [
-            text_of(c) if isinstance(c, str) or not gap else ""
-            for c, gap in zip(cells, gaps, strict=True)
-        ]
+        texts = [text_of(c) if isinstance(c, str) or not missing(c) else "" for c in cells]
         values = np.array([place.get(text, math.nan) for text in texts])
-        odd = [i for i, text in enumerate(texts) if text not in place and not gaps[i]]
+        odd = [i for i, text in enumerate(texts) if text not in place and not missing(cells[i])]
         values[odd] = math.nan if self.ordered else -1
         return values, odd
 
@@ -395,9 +384,22 @@ class Category(Column, frozen=True, tag="category"):
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
 
-_KINDS: tuple[type[Column], ...] = (Number, Time, Date)
-"""In the order in which they are tried."""
-AnyColumn = Number | Time | Date | Category
+class Text(Column, frozen=True, tag="text"):
+    """Free texts, as checksums; the words are counted apart: see `arml.tables.words`."""
+
+    kind = "text"
+
+    def one(self, cell: AnyCell) -> float | None:
+        return None if missing(cell) else float(zlib.crc32(text_of(cell).encode()))
+
+    @staticmethod
+    def suits(texts: Iterable[str]) -> bool:
+        """Whether half of the texts have three words or more; Chinese, Japanese and Thai words are
+        not divided by blanks."""
+        return bool(np.median([len(t.split()) + len(UNDIVIDED.findall(t)) / 3 for t in texts]) >= 3)
+
+
+AnyColumn = Number | Time | Date | Category | Text
 
 
 def targets_in(
@@ -442,8 +444,8 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
         raise OddCells(f"{infinite} is not finite, or too large")
     tried: list[Fit] = []
     sample = [cells[i] for i in told[:: 1 + len(told) // 100]]
-    for kind in _KINDS:
-        ways = kind.ways(name, cells, origin)
+    for kind in (Number, Time, Date):
+        ways: Sequence[Column] = kind.ways(name, cells, origin)
         ways = [way for way in ways if len(way.parse(sample)[1]) < len(sample)]
         fits = [Fit(way, *way.parse(cells)) for way in ways]
         if whole := [fit for fit in fits if not strange(cells, fit.odd)]:
@@ -493,10 +495,11 @@ def _category(
     elif odd and len(odd) < len(counts):
         why = f"has texts among its numbers, such as {odd[0]!r}"
     if len(counts) > 1 and name not in origin.keep:
-        if len(counts) > (n / 2 if why else max(FREE, n / 2)):
+        spaced = len(counts) == n and sum(" " in text for text in counts) > n / 2
+        if spaced or len(counts) > (n / 2 if why else max(FREE, n / 2)):
+            if not why and Text.suits(counts):
+                return Text(name), []
             raise UnusedColumn((why or "texts that differ in nearly every row") + KEEP)
-        if len(counts) == n and sum(" " in text for text in counts) > n / 2:
-            raise UnusedColumn("texts that differ in every row" + KEEP)
         hints += [f"column {name!r} is a category: it {why}"] * bool(why)
         if any(isinstance(cell, str) and cell.strip() == "None" for cell in cells):
             hints.append(f"column {name!r}: 'None' counts as missing")
@@ -525,10 +528,8 @@ def is_code(cells: Cells) -> bool:
     """Whether all cells are digits, some of them with a leading zero: 02139, 007."""
     if isinstance(cells, np.ndarray):
         return False
-    texts = [
-        cell.strip() if isinstance(cell, str) else "odd" for cell in cells if not missing(cell)
-    ]
-    texts = [texts[i] for i in strange(texts, range(len(texts)))]
+    known = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
+    texts = [str(cells[i]).strip() if isinstance(cells[i], str) else "odd" for i in known]
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
 
 
@@ -558,15 +559,13 @@ def _number(cell: AnyCell) -> float | None:
     """The cell as a number, a duration in seconds; None if it is not one, or too large for 32
     bits."""
     value = math.nan
-    if isinstance(cell, str):
-        value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
-    elif isinstance(cell, datetime.timedelta):
-        value = cell.total_seconds()
-    elif is_number(cell):
-        try:
+    with contextlib.suppress(OverflowError):  # a large integer
+        if isinstance(cell, str):
+            value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
+        elif isinstance(cell, datetime.timedelta):
+            value = cell.total_seconds()
+        elif is_number(cell):
             value = float(cell)
-        except OverflowError:  # a large integer
-            return None
     return value if abs(value) <= LARGEST else None
 
 

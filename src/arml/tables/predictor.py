@@ -29,10 +29,10 @@ them, because its kernel needs time with the square of the rows.
 import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import csr_array, vstack
 
 from arml.algorithms.tables import FREEDOM
 from arml.core.compilation import short
@@ -87,6 +88,7 @@ from arml.tables.kinds import (
     text_of,
 )
 from arml.tables.sheet import Sheet
+from arml.tables.words import HASHED, Words, fit_words
 
 MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
@@ -95,6 +97,7 @@ _PARTS = 5
 _ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
+_SPARSE = ("data", "indices", "indptr")
 MANY = 5
 """Values of a column that may say which rows belong together."""
 LEFT, TOGETHER = "left out", "says which rows belong together"
@@ -103,10 +106,19 @@ _CHUNK = 256
 """Queries predicted at once; fewer are filled up, so that one program serves all."""
 
 
-class ParsedRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ParsedRows:
     """Rows as a predictor has read them."""
 
     values: Values
+    words: tuple[csr_array, ...] = ()
+    """The counts of words in each column of free texts."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, places: slice | Places) -> "ParsedRows":
+        return ParsedRows(self.values[places], tuple(counts[places] for counts in self.words))
 
 
 @short
@@ -141,13 +153,14 @@ class TablePredictor(Predictor):
         self,
         learner: FewShotLearner,
         schema: Schema,
-        values: Values,
+        rows: ParsedRows,
         y: Float[np.ndarray, " n"] | Int[np.ndarray, " n"],
         classes: np.ndarray | None,
         groups: Int[np.ndarray, " n"] | None = None,
         times: Float[np.ndarray, " n"] | None = None,
     ) -> None:
-        self.learner, self.schema, self.values, self.y = learner, schema, values, y
+        self.learner, self.schema, self.rows, self.y = learner, schema, rows, y
+        self.values = rows.values
         self.classes, self.groups, self.times = classes, groups, times
         self.most = FOLDS if len(y) <= FEW else _PARTS
 
@@ -176,8 +189,8 @@ class TablePredictor(Predictor):
             x = {name: some_of(cells, rows.tolist()) for name, cells in table.items()}
             options["groups"] = None if groups is None else np.repeat(groups, counts)
         predictor = learned(learner, x, y, **options)
-        for name in predictor.keys:
-            if (reason := predictor.schema.left_out[name]) not in (LEFT, TOGETHER):
+        for name, reason in predictor.schema.left_out.items():
+            if reason not in (*UNINFORMATIVE, LEFT, TOGETHER):
                 warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=4)
         for hint in (*predictor.schema.hints, *predictor.hints):
             warnings.warn(hint, stacklevel=4)
@@ -192,22 +205,37 @@ class TablePredictor(Predictor):
             learner = learner.with_estimator(remade(task.estimator))
         classes = None if task.classes is None else np.asarray(task.classes)
         schema = msgspec.convert(task.reader, Schema)
-        given = arrays["x"], arrays["y"], classes, arrays.get("groups"), arrays.get("times")
-        predictor = cls(learner, schema, *given)
+        n = len(arrays["y"])
+        words = tuple(
+            csr_array(tuple(arrays[f"words{i}_{part}"] for part in _SPARSE), (n, 2 * HASHED))
+            for i in range(len(schema.texts))
+        )
+        given = ParsedRows(arrays["x"], words), arrays["y"], classes
+        predictor = cls(learner, schema, *given, arrays.get("groups"), arrays.get("times"))
         if "weights" in arrays:
             weights = zip(predictor.choice.models, arrays["weights"].tolist(), strict=True)
             vars(predictor)["weights"] = {name: weight for name, weight in weights if weight}
+        predictor._learned_words[np.arange(n).tobytes()] = [
+            Words(int(column), weight, arrays[f"spoken{i}_rows"], arrays[f"spoken{i}_dual"])
+            for i, (column, weight) in enumerate(arrays.get("spoken", ()))
+        ]
         predictor.target = task.target
         return predictor
 
     @property
     def remarks(self) -> list[str]:
         """Which columns are not used and why, and which may say that rows belong together."""
-        lines, used, total = self.schema.remarks(), self._width, self._encoder.total
+        lines, used, total = self.schema.remarks(), len(self._encoder.owners), self._encoder.total
         if used < total:
             lines.append(
                 f"used {used} of {total} columns (each value of a category counts as one): those "
                 f"that predict {self.target or 'the target'} best"
+            )
+        spoken, texts = self._spoken, [self.schema.columns[i].name for i in self.schema.texts]
+        lines += [f"used the words of {', '.join(spoken)}"] * bool(spoken)
+        if silent := [name for name in texts if name not in spoken]:
+            lines.append(
+                f"not used: {', '.join(silent)} (texts whose words do not help beside the others)"
             )
         return [*lines, *self.hints]
 
@@ -238,10 +266,10 @@ class TablePredictor(Predictor):
     @cached_property
     def choice(self) -> Choice:
         """The models, and the folds that give each its weight."""
-        linear, many = LINEAR[self.problem.kind], len(self.y) > FEW
-        models = [LEARNER, linear, FOREST, BOOSTING] if many else [LEARNER]
-        parts = [test for _, test in self._parts] if many else []
-        models = models[len(self.y) > MOST_ROWS :]
+        models, parts = [LEARNER], list[Places]()
+        if len(self.y) > FEW:
+            models = [LEARNER, LINEAR[self.problem.kind], FOREST, BOOSTING]
+            models, parts = models[len(self.y) > MOST_ROWS :], [test for _, test in self._parts]
         if self.learner.estimator is not None:
             models = [type(self.learner.estimator).__name__]
         return Choice(models, self._fit, self.values, self.y, parts)
@@ -254,16 +282,69 @@ class TablePredictor(Predictor):
     @property
     def model(self) -> str:  # type: ignore[override]
         """The model that predicts, or the mean of several with their weights."""
-        if len(self.weights) == 1:
-            return next(iter(self.weights))
         parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
-        return f"a weighted mean ({parts})"
+        one = next(iter(self.weights)) if len(self.weights) == 1 else f"a weighted mean ({parts})"
+        return f"{one}, and the words of {', '.join(used)}" if (used := self._spoken) else one
+
+    @property
+    def _spoken(self) -> list[str]:
+        """The columns of free texts whose words help to predict."""
+        columns = [self.schema.columns[i].name for i in self.schema.texts]
+        return [columns[one.column] for one in self._words(np.arange(len(self.y)))]
+
+    @cached_property
+    def _learned_words(self) -> dict[bytes, list[Words]]:
+        return {}
+
+    def _words(self, kept: Places) -> list[Words]:
+        """What the words of free texts add, learned from the examples `kept`."""
+        if self.rows.words and (key := kept.tobytes()) not in self._learned_words:
+            tests = [np.intersect1d(test, kept) for _, test in self._parts]
+            tests = [test for test in tests if 0 < len(test) < len(kept)]
+            self._learned_words[key] = self._words_of(kept, tests) if tests else []
+        return self._learned_words[key] if self.rows.words else []
+
+    def _words_of(self, kept: Places, tests: Sequence[Places]) -> list[Words]:
+        places, weights = np.sort(np.concatenate(tests)), self.choice.weights(kept)
+        y, classes = self.y[places], self.classes
+        parts = [np.searchsorted(places, test) for test in tests]
+        outputs = np.zeros((len(places), 2 if classes is None else len(classes)))
+        for part, test in zip(parts, tests, strict=True):
+            each = self.choice.others(np.setdiff1d(kept, test))
+            left = {name: found[test] for name, found in each.items()}
+            outputs[part] = mean_of(left, weights, classes is not None)
+
+        def rest(outputs: Outputs) -> Outputs:
+            if classes is None:
+                return np.stack([y - outputs[:, 0], 0 * y], axis=1)
+            return np.eye(len(classes))[y] - softmax(outputs)
+
+        def gain(outputs: Outputs) -> Float[np.ndarray, " n"]:
+            return self._likely(outputs, y) if classes is not None else -((y - outputs[:, 0]) ** 2)
+
+        return fit_words(self.rows.words, places, rest, outputs, gain, parts)
+
+    def _with_words(self, kept: Places) -> Callable[[Outputs, ParsedRows], Outputs]:
+        """The function that adds to outputs what the words say; nothing for a hidden cell."""
+        texts, words = self.rows.words, self._words(kept)
+        each = [(one.column, one.function(texts[one.column])) for one in words]
+
+        def outputs(found: Outputs, rows: ParsedRows) -> Outputs:
+            for column, added in each:
+                there = ~np.isnan(rows.values[:, [self.schema.texts[column]]])
+                found = found + np.where(there, added(rows.words[column]), 0.0)
+            return found
+
+        return outputs
+
+    def _left_out(self, train: Places, test: Places) -> Outputs:
+        """The outputs for some examples, learned from others."""
+        return self._with_words(train)(self.choice.mean(train)[test], self.rows[test])
 
     def _fit(self, kept: Places, model: str) -> Callable[[Values], Outputs]:
         """The function that a model learns from some of the examples."""
-        values, y = self.values[kept], self.y[kept]
+        values, y, middle, unit = self.values[kept], self.y[kept], 0.0, 1.0
         encode = self._encoded(values, y)
-        middle, unit = 0.0, 1.0
         own = self.learner.estimator if model in self.choice.models else None
         other = partial(by_scikit, model if own is None else own, self.classes)
         learn = self._by_learner if model == LEARNER else other
@@ -278,18 +359,20 @@ class TablePredictor(Predictor):
 
         return outputs
 
-    def _mean(self, kept: Places) -> Callable[[Values], Outputs]:
-        """The function that the weighted mean learns from some of the examples."""
+    def _mean(self, kept: Places) -> Callable[[ParsedRows], Outputs]:
+        """The function that the weighted mean and the words learn from some of the examples."""
         parts = {name: self._fit(kept, name) for name in self.weights}
+        with_words = self._with_words(kept)
 
-        def outputs(rows: Values) -> Outputs:
-            each = {name: part(rows) for name, part in parts.items()}
-            return mean_of(each, self.weights, self.classes is not None)
+        def outputs(rows: ParsedRows) -> Outputs:
+            each = {name: part(rows.values) for name, part in parts.items()}
+            found = mean_of(each, self.weights, self.classes is not None)
+            return with_words(found, rows)
 
         return outputs
 
     @cached_property
-    def _fitted(self) -> Callable[[Values], Outputs]:
+    def _fitted(self) -> Callable[[ParsedRows], Outputs]:
         return self._mean(np.arange(len(self.y)))
 
     @cached_property
@@ -300,17 +383,13 @@ class TablePredictor(Predictor):
         bound = {} if self.learner.estimator is None else {"most": np.inf}
         return encoder(self.schema, values, y, **bound)
 
-    @property
-    def _width(self) -> int:
-        return len(self._encoder.owners)
-
     def _by_learner(
         self, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
     ) -> Callable[[np.ndarray], Outputs]:
         learner = self.learner.of_classes(0 if self.classes is None else len(self.classes))
         # The same width for all folds; one may have a value of a category more. And of few rows the
         # same height, because compiling takes longer than computing.
-        width = width_of(max(self._width, x.shape[1]))
+        width = width_of(max(len(self._encoder.owners), x.shape[1]))
         height = len(self.y) if len(self.y) <= _CHUNK else len(y)
         more = next(rows for rows in _ROWS if rows >= height) - len(y)
         filled = np.pad(x, ((0, more), (0, width - x.shape[1]), (0, 0)))
@@ -345,19 +424,22 @@ class TablePredictor(Predictor):
         that cannot be read (a warning by default)."""
         if isinstance(x, ParsedRows):
             return x
-        return ParsedRows(self.schema.parse(as_table(x), where, lines, tell))
+        values = self.schema.parse(table := as_table(x), where, lines, tell)
+        return ParsedRows(values, self.schema.words(table))
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that are not used because they tell the rows apart, or were left out by name."""
-        return tuple(k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE)
+        """Free texts, and columns that are not used because they tell the rows apart, or were left
+        out by name."""
+        others = [k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE]
+        return (*others, *(self.schema.columns[i].name for i in self.schema.texts))
 
     def _outputs(self, inputs: ParsedRows) -> Outputs:
-        return self._fitted(inputs.values)
+        return self._fitted(inputs)
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         self.need("interval")
-        centre, scale = self._fitted(self.read(x).values).T
+        centre, scale = self._fitted(self.read(x)).T
         half = widening(self._distances, level, self._independent) * scale
         return centre - half, centre + half
 
@@ -366,7 +448,7 @@ class TablePredictor(Predictor):
         """The distance of each example's target from the prediction by the others, in scales."""
         found = [np.zeros(0)]
         for train, test in self._parts:
-            centre, scale = self.choice.mean(train)[test].T
+            centre, scale = self._left_out(train, test).T
             found.append(np.abs(self.y[test] - centre) / scale)
         return np.concatenate(found)
 
@@ -377,19 +459,18 @@ class TablePredictor(Predictor):
     def _same(self) -> Int[np.ndarray, " n"]:
         """Equal and nearly equal rows have one number."""
         return equal_rows(
-            self.values, np.array([c.kind != "category" for c in self.schema.columns])
+            self.values, np.array([c.kind not in ("category", "text") for c in self.schema.columns])
         )
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """By what predicts, by each model, and by a linear model of the same columns."""
         linear = LINEAR[self.problem.kind]
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
-        found |= {self.model: self.choice.mean(train)[test]}
+        found |= {self.model: self._left_out(train, test)}
         if linear not in found:
             found[linear] = self._fit(train, linear)(self.values[test])
-        if self.classes is None:
-            return {name: outputs[:, :1] for name, outputs in found.items()}
-        return {name: softmax(outputs) for name, outputs in found.items()}
+        read = softmax if self.classes is not None else lambda outputs: outputs[:, :1]
+        return {name: read(outputs) for name, outputs in found.items()}
 
     def reliability(self, groups: Any = None) -> Any:
         """See `PredictorBase`. If the rows have times, it also says how well the earlier ones
@@ -399,17 +480,15 @@ class TablePredictor(Predictor):
             return found
         first = np.nanquantile(times, 0.8, method="higher")
         train, test = np.flatnonzero(times < first), np.flatnonzero(times >= first)
-        if len(train) < MANY or len({*self.y[train]}) < len(
-            () if self.classes is None else self.classes
-        ):
+        kinds = () if self.classes is None else self.classes
+        if len(train) < MANY or len({*self.y[train]}) < len(kinds):
             return found
         outputs, y = self._refit(train, test)[self.model], self.y[test]
         said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
         if self.classes is not None:
             said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%}"
-        by = self.schema.order
-        note = f"the last {len(test)} rows by {by!r}, predicted from those before: {said}"
-        return replace(found, notes=(note,))
+        rows = f"the last {len(test)} rows by {self.schema.order!r}"
+        return replace(found, notes=(f"{rows}, predicted from those before: {said}",))
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
@@ -418,18 +497,19 @@ class TablePredictor(Predictor):
         parts = [(self._mean(train), test) for train, test in self._parts]
 
         def likely(*hidden: int) -> float:
-            rows = _without(self.values, *hidden)
+            rows = _without(self.rows, *hidden)
             found = [self._likely(predict(rows[test]), self.y[test]) for predict, test in parts]
             return float(np.mean(np.concatenate(found))) if found else 0.0
 
-        usual, used = likely(), np.unique(self._encoder.owners).tolist()
+        spoken = [i for i in self.schema.texts if self.schema.columns[i].name in self._spoken]
+        usual, used = likely(), np.union1d(self._encoder.owners, spoken).astype(int).tolist()
         drops = {self.schema.columns[k].name: usual - likely(k) for k in used}
         return dict(sorted(drops.items(), key=lambda drop: -drop[1]))
 
     def decisive(self, x: object) -> list[str]:
         """For each row the column whose cell changes its prediction most if it is hidden, and the
         probability of its label, or the number, with the cell and without."""
-        rows = self.read(x).values
+        rows = self.read(x)
 
         def predicted(*hidden: int) -> Float[np.ndarray, " n"]:
             outputs = self._fitted(_without(rows, *hidden))
@@ -437,7 +517,7 @@ class TablePredictor(Predictor):
 
         every, own = np.arange(len(rows)), self._fitted(rows).argmax(axis=1)
         with_it = predicted()
-        without = np.stack([predicted(k) for k in range(rows.shape[1])], axis=1)
+        without = np.stack([predicted(k) for k in range(len(self.schema.columns))], axis=1)
         change = with_it[:, None] - without
         best = (change if self.classes is not None else np.abs(change)).argmax(axis=1)
         names = [self.schema.columns[k].name for k in best]
@@ -455,15 +535,13 @@ class TablePredictor(Predictor):
 
     def add(self, x: object, y: object) -> "TablePredictor":
         """As `Predictor.add`; columns are read as those of the first examples were."""
-        rows = self.read(x).values
+        rows = self.read(x)
         answers, groups = self._joined(y, len(rows))
-        values = np.concatenate([self.values, rows])
-        classes, targets = None, np.zeros(0)
-        if self.classes is None:
-            targets = checked_targets(answers, self.problem, len(values))[0].ravel()
-        else:
-            classes, targets = checked_labels(answers, len(values))
-        added = TablePredictor(self.learner, self.schema, values, targets, classes, groups)
+        words = zip(self.rows.words, rows.words, strict=True)
+        values = np.concatenate([self.values, rows.values])
+        rows = ParsedRows(values, tuple(csr_array(vstack(both)) for both in words))
+        answered = _answers(answers, self.learner, len(values))
+        added = TablePredictor(self.learner, self.schema, rows, *answered, groups)
         added.target = self.target
         return added
 
@@ -478,6 +556,12 @@ class TablePredictor(Predictor):
         support = {"x": self.values, "y": self.y}
         more = {"groups": self.groups, "times": self.times}
         support |= {name: each for name, each in more.items() if each is not None}
+        for i, counts in enumerate(self.rows.words):
+            support |= {f"words{i}_{part}": getattr(counts, part) for part in _SPARSE}
+        if words := self._words(np.arange(len(self.y))):
+            support["spoken"] = np.array([[one.column, one.weight] for one in words])
+        for i, one in enumerate(words):
+            support |= {f"spoken{i}_rows": one.rows, f"spoken{i}_dual": one.dual}
         support["weights"] = np.array([self.weights.get(k, 0.0) for k in self.choice.models])
         write_learner(self.learner, folder, support=support, task=task)
 
@@ -486,11 +570,11 @@ class TablePredictor(Predictor):
         return f"{type(self).__name__}({kinds}{len(self.y)} examples; {self.learner.about})"
 
 
-def _without(rows: Values, *hidden: int) -> Values:
+def _without(rows: ParsedRows, *hidden: int) -> ParsedRows:
     """Rows whose cells of these columns are missing."""
-    rows = rows.copy()
-    rows[:, [*hidden]] = np.nan
-    return rows
+    values = rows.values.copy()
+    values[:, [*hidden]] = np.nan
+    return replace(rows, values=values)
 
 
 def widening(
@@ -539,26 +623,21 @@ def learned(
 
     **Raises** `ValueError` in one line for rows or labels that cannot be learned.
     """
-    table, without, keep = as_table(x), [*map(normal, without)], [*map(normal, keep)]
-    group = [normal(groups)] if isinstance(groups, str) else []
-    category, ordered = [*map(normal, category)], [normal(order)] if order else []
-    asked = (without, "leave out"), (keep, "keep"), (group, "group by")
-    for names, what in (*asked, (category, "use as a category"), (ordered, "order by")):
-        for name in names:
-            if name not in table:
-                raise ValueError(
-                    f"{where}: no column {name!r} to {what}; the columns are {', '.join(table)}"
-                )
+    table, group = as_table(x), [groups] if isinstance(groups, str) else []
+    asked = without, keep, group, category, [order] if order else []
+    without, keep, group, category, ordered = ([*map(normal, names)] for names in asked)
+    wanted = {"leave out": without, "keep": keep, "group by": group, "use as a category": category}
+    for what, names in (wanted | {"order by": ordered}).items():
+        if odd := [name for name in names if name not in table]:
+            known = ", ".join(table)
+            raise ValueError(f"{where}: no column {odd[0]!r} to {what}; the columns are {known}")
     n = len(next(iter(table.values())))
     if not n:
         raise ValueError("no rows: give some examples")
-    classes, places = None, np.zeros(0)
-    if learner.problem.kind == "regression":
-        places = checked_targets(y, learner.problem, n)[0].ravel()  # small differences stay
-    else:
-        classes, places = checked_labels(y, n)
-        numbers, odd = Number("").parse(classes.tolist())
-        if len(classes) > max(FREE, n / 4) and not odd and np.any(numbers % 1):
+    places, classes = _answers(y, learner, n)
+    if classes is not None:
+        numbers, others = Number("").parse(classes.tolist())
+        if len(classes) > max(FREE, n / 4) and not others and np.any(numbers % 1):
             raise ValueError(
                 f"{where}: expected classes, got {len(classes)} different numbers in {n} rows: "
                 "predict numbers (the learner tables-regression)"
@@ -572,12 +651,19 @@ def learned(
     named = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
     texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
     labels = np.asarray(y).tolist()
-    rows = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
-    hints = (*schema.hints, *alike(texts, "labels"), *rows)
+    last = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
+    hints = (*schema.hints, *alike(texts, "labels"), *last)
     by, times = _times(table, schema, ordered[0] if ordered else None, Origin(where, lines, dates))
     schema = replace(schema, left_out={**named, **schema.left_out}, hints=hints, order=by)
-    values = schema.parse(table, where, lines)
-    return TablePredictor(learner, schema, values, places, classes, together, times)
+    rows = ParsedRows(schema.parse(table, where, lines), schema.words(table))
+    return TablePredictor(learner, schema, rows, places, classes, together, times)
+
+
+def _answers(y: object, learner: TaskLearner, n: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """The places of labels among their classes, and these; or targets, in 64 bits, and None."""
+    if learner.problem.kind == "regression":
+        return checked_targets(y, learner.problem, n)[0].ravel(), None
+    return checked_labels(y, n)[::-1]
 
 
 def _groups(
@@ -606,7 +692,7 @@ def _times(
             column, _ = column_of(name, table[name], origin)
             times = column.parse(table[name])[0]
             known = np.flatnonzero(~np.isnan(times))
-            if column.kind == "date" or (asked and column.kind != "category"):
+            if column.kind == "date" or (asked and column.kind in ("number", "time")):
                 with np.errstate(all="ignore"):
                     rises = abs(np.nan_to_num(np.corrcoef(times[known], known)[0, 1]))
                 best = max(best, (float(rises), name, times), key=lambda one: one[0])
@@ -626,7 +712,7 @@ def learned_table(
     """
     assert isinstance(learner, FewShotLearner)
     regression, where = learner.problem.kind == "regression", sheet.where
-    y: object
+    y: Any
     y, known, unknown = sheet.answered(target, regression)
     name, remarks = normal(str(target)), list[str]()
     if len(y) < 2:
@@ -642,6 +728,5 @@ def learned_table(
         )
     predictor = learned(learner, known.cells, y, where=where, lines=known.lines, **options)
     predictor.target = name
-    hints = (*predictor.schema.hints, *remarks)
-    predictor.schema = replace(predictor.schema, hints=hints)
+    predictor.schema = replace(predictor.schema, hints=(*predictor.schema.hints, *remarks))
     return predictor, known, unknown

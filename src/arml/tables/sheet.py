@@ -62,6 +62,9 @@ _Cells = dict[str, list[AnyCell]]
 
 CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
 """The begin of a cell in a sheet of an Excel file."""
+OPENED = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
+REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
+"""Parts of an OpenDocument file."""
 
 
 class Most(NamedTuple):
@@ -78,7 +81,7 @@ class Most(NamedTuple):
         """Raise `ValueError` in one line if there are more rows, columns or cells."""
         for name, n in counts.items():
             if n > (most := getattr(self, name)):
-                what = "cells of an Excel file" if name == "book" else name
+                what = "cells of a spreadsheet" if name == "book" else name
                 raise ValueError(
                     f"{where}: at most {most:,} {what} are read, got more: leave some out, or "
                     "predict Parquet files with --on ray"
@@ -148,15 +151,14 @@ def sheet_of_file(
     ending = name.lower().removesuffix(".gz").rpartition(".")[2]
     if sheet is not None and ending not in BOOKS:
         raise ValueError(f"{name} has no sheets: leave --sheet out")
-    if ending == "parquet":
-        parquet = extra("pyarrow.parquet", "parquet", "Parquet files")
-    try:
+    parquet = ending == "parquet" and extra("pyarrow.parquet", "parquet", "Parquet files")
+    with _reading(name, ending):
         if name.lower().endswith(".gz"):
             with gzip.open(io.BytesIO(data)) as file:
                 data = file.read(LARGEST + 1)
             if len(data) > LARGEST:
                 raise ValueError("it is too large: cut it into several")
-        if ending == "parquet":
+        if parquet:
             table = parquet.ParquetFile(io.BytesIO(data))
             most.check(name, rows=table.metadata.num_rows, columns=table.metadata.num_columns)
             return _records(table.read(), name)
@@ -164,11 +166,8 @@ def sheet_of_file(
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
             return _records({key: [row.get(key) for row in rows] for key in keys}, name)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
     if ending in BOOKS:
-        if ending in ("xlsx", "xlsm"):
-            _check_book(data, name, most)
+        _check_book(data, name, most)
         return _book(data, name, sheet, ending, most)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
     return _remarked(sheet_of(text, name, most), remark)
@@ -228,15 +227,58 @@ def numbers_of(
 
 
 def _check_book(data: bytes, where: str, most: Most) -> None:
-    """Count the cells of an Excel file, which takes a small part of the time that it takes to read
-    them: a megabyte can hold thirty million. **Raises** as `Most.check`."""
-    cells, damaged = 0, (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+    """Count the cells of a spreadsheet, which takes a small part of the time that it takes to read
+    them: a megabyte can hold thirty million. Of OpenDocument and binary Excel files, the area that
+    they span. **Raises** as `Most.check`."""
+    damaged = zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError
     with contextlib.suppress(*damaged), zipfile.ZipFile(io.BytesIO(data)) as book:
+        if sum(one.file_size for one in book.infolist()) > LARGEST:
+            raise ValueError(f"{where}: it is too large: save the sheet as CSV")
+        cells = 0
         for name in book.namelist():
-            with contextlib.closing(book.open(name)) as file:
-                while name.startswith("xl/worksheets/") and (part := file.read(2**20)):
-                    cells += len(CELL.findall(part))
-                    most.check(where, book=cells)
+            if name == "content.xml":
+                _check_opened(book.read(name), where, most)
+            elif name.startswith("xl/worksheets/") and name.endswith(".bin"):
+                _check_binary(book.read(name), where, most)
+            elif name.startswith("xl/worksheets/"):
+                with book.open(name) as file:
+                    while part := file.read(2**20):
+                        cells += len(CELL.findall(part))
+                        most.check(where, book=cells)
+
+
+def _check_opened(text: bytes, where: str, most: Most) -> None:
+    """The areas of the sheets of an OpenDocument file, where a cell can stand for many."""
+    row = column = wide = 0
+    for kind, rest in OPENED.findall(text):
+        times = int(again[1]) if (again := REPEATED.search(rest)) else 1
+        if kind == b"table":
+            row = wide = 0
+        elif kind == b"table-row":
+            row, column = row + times, 0
+        elif b":value-type" in rest:
+            column, wide = column + times, max(wide, column + times)
+            most.check(where, book=row * wide)
+        else:
+            column += times
+
+
+def _check_binary(data: bytes, where: str, most: Most) -> None:
+    """The area of a sheet of a binary Excel file, which consists of records: the kind, the length,
+    and the content, which begins with the number of a row (kind 0), or of a cell's column (2 to
+    11)."""
+    at = row = wide = 0
+    while at < len(data):
+        kind, at, size, shift, byte = data[at], at + 1 + (data[at] > 127), 0, 0, 128
+        while byte > 127:
+            byte, at = data[at], at + 1
+            size, shift = size | (byte & 127) << shift, shift + 7
+        place = int.from_bytes(data[at : at + 4], "little") + 1
+        row = place if kind == 0 else row
+        if 1 < kind < 12:
+            wide = max(wide, place)
+            most.check(where, book=row * wide)
+        at += size
 
 
 def _records(x: Any, where: str) -> Sheet:
@@ -249,17 +291,14 @@ def _remarked(sheet: Sheet, *lines: str) -> Sheet:
     return sheet._replace(remark="\n".join(filter(None, [*lines, sheet.remark])))
 
 
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:120]
-
-
 @contextlib.contextmanager
 def _reading(name: str, ending: str) -> Iterator[None]:
-    """Turn any error of a reader into one line: zip files that are none, XML that is none."""
+    """Turn any error of a reader into one line."""
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{name}: cannot be read as .{ending}: {_short(error)}") from error
+        said = " ".join(str(error).split())[:120]
+        raise ValueError(f"{name}: cannot be read as .{ending}: {said}") from error
 
 
 def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -> Sheet:
@@ -268,28 +307,27 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
     **Raises** `ValueError` in one line for another name, and for formulas without a value.
     """
     calamine = extra("python_calamine", "excel", f".{ending} files")
-    openpyxl = extra("openpyxl", "excel", "formulas") if ending in ("xlsx", "xlsm") else None
+    openpyxl = extra("openpyxl", "excel", "formulas")
     file, area = io.BytesIO(data), 0
     with _reading(name, ending):
-        packed = zipfile.ZipFile(file).infolist() if zipfile.is_zipfile(file) else ()
-        if sum(one.file_size for one in packed) > LARGEST:
-            raise ValueError("it is too large: save the sheet as CSV")
-        book, visible = (
-            calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)),
-            calamine.SheetVisibleEnum,
-        )
-        shown = {one.name: one.visible == visible.Visible for one in book.sheets_metadata}
+        names = zipfile.ZipFile(file).namelist() if zipfile.is_zipfile(file) else ()
+        plain = "xl/workbook.xml" in names  # of .xlsx, whatever the ending is
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        visible = calamine.SheetVisibleEnum.Visible
+        shown = {one.name: one.visible == visible for one in book.sheets_metadata}
         title = wanted or next((one for one in shown if shown[one]), None)
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
-        formulas: Any = openpyxl.load_workbook(file, read_only=True)[title] if openpyxl else ()
-        if openpyxl:
+        formulas: Any = openpyxl.load_workbook(file, read_only=True)[title] if plain else ()
+        if plain:
             formulas.reset_dimensions()  # the file may state others
             formulas.calculate_dimension(force=True)
             area = (formulas.max_row or 0) * (formulas.max_column or 0)
     most.check(name, book=area)  # two cells that are far apart abort the process of calamine
     with _reading(name, ending):
         sheet = book.get_sheet_by_name(title)
+    most.check(name, book=sheet.height * sheet.width)
+    with _reading(name, ending):
         rows = sheet.to_python(skip_empty_area=False)
         merged = [(*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()]
         for row, cells in zip(rows, formulas, strict=False):
@@ -316,9 +354,8 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     """The cells below the header by column."""
     lines, rows, said = _data(lines, rows, where)
     if len(rows) < 2:
-        found = "has a header alone" if rows else "is empty"
-        wanted = "one or more rows" if rows else "a header and one or more rows"
-        raise ValueError(f"{where} {found}: add {wanted}")
+        found = "has a header alone: add" if rows else "is empty: add a header and"
+        raise ValueError(f"{where} {found} one or more rows")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
@@ -328,7 +365,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     columns: _Cells = {}
     for place, name in enumerate(header):
         cells = [row[place] for row in rows[1:]]
-        if not name and all(cell is None or not str(cell).strip() for cell in cells):
+        if not name and not _texts(cells):
             continue  # spreadsheets add empty columns
         if not name:
             raise ValueError(
@@ -361,12 +398,10 @@ def _data(
         last = _texts(rows[-1])
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
-        if width > 2 and last == [first] and mark and first not in column:
-            drop(-1, f"a note: {first!r}")
-        elif len(last) > 1 and SUMS.fullmatch(first) and first not in column:
-            drop(-1, f"made of other rows: {first!r}")
-        else:
+        note = width > 2 and last == [first] and mark
+        if first in column or not (note or (len(last) > 1 and SUMS.fullmatch(first))):
             break
+        drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
     if len(rows) > 2 and _is_units(*rows[1:]):
         drop(1, f"the units: {', '.join(_texts(rows[1]))}")
     return lines, rows, said
@@ -451,8 +486,7 @@ def _rows(
 ) -> tuple[list[int], list[list[str]]]:
     """The rows that are not blank, and the lines at which they begin, from `line`. **Raises** as
     `Most.check`."""
-    lines, rows = list[int](), list[list[str]]()
-    first, cells = line, 0
+    lines, rows, first, cells = list[int](), list[list[str]](), line, 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:

@@ -138,7 +138,7 @@ class Texts(Inputs):
             groups = [together[name] or None for name in names]
         predictor = learner.adapt(x, labels, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
-        asked.tell(f"the texts are in the column {column!r}")
+        asked.tell(*sheet.remark.splitlines(), f"the texts are in the column {column!r}")
         if unknown.lines:
             asked.unlabelled = self._answering(predictor, unknown, asked)
         return predictor, names
