@@ -34,9 +34,9 @@ from arml.core.inner import InnerOptions, Rule, adaptable, usual_rate
 from arml.core.learner import Network
 from arml.nn.networks import MLP, Linear, mlp
 
-SMALL = 0.01
+LAST_LAYER_FACTOR = 0.01
 """Factor of the initial weights of the last layer."""
-DECAY = 5e-4
+INITIAL_DECAY = 5e-4
 """The initial weight decay, as a share of the inner rate."""
 
 
@@ -56,9 +56,9 @@ class Generator(Rule):
         """For the arrays of `part`: one hidden layer, as wide as the input."""
         n = len(jax.tree.leaves(part))
         first, last = mlp((2 * n, 2 * n, 2 * n), key=key).layers
-        net = MLP((first, Linear(SMALL * last.weight, last.bias)))
+        net = MLP((first, Linear(LAST_LAYER_FACTOR * last.weight, last.bias)))
         ones = jnp.ones((max(steps, 1), n), jnp.float32)
-        return cls(net, rate, ones, DECAY * rate * ones)
+        return cls(net, rate, ones, INITIAL_DECAY * rate * ones)
 
     def __call__(self, part: PyTree, gradient: PyTree, step: int | Array) -> PyTree:
         weights, structure = jax.tree.flatten(part)

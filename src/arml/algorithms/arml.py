@@ -246,21 +246,21 @@ class ARML(Conditioned):
 
 standard_normal = jax.nn.initializers.normal(1.0)
 """Vertices as large as the embeddings of `PooledEmbedding`."""
-SEQUENCES: dict[str, Callable[[Array, Array], Array]] = {
+AUTOENCODER_INPUTS: dict[str, Callable[[Array, Array], Array]] = {
     # The paper's text, the authors' code for regression, and their code for images: each prototype
     # together with its class as a one-hot vector.
     "prototypes": lambda e, c: c,
     "samples": lambda e, c: e,
     "labelled prototypes": lambda e, c: jnp.concatenate([c, jnp.eye(len(c), dtype=c.dtype)], 1),
 }
-SUMMARIES: dict[str, Callable[..., Summary]] = {
+SUMMARY_AUTOENCODERS: dict[str, Callable[..., Summary]] = {
     "gru": GRUAutoencoder.drawn,
     "mlp": MLPAutoencoder.drawn,
 }
-ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
-NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
-MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
-KEYS = (
+RECONSTRUCTION_ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
+ADJACENCY_NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
+MESSAGE_INITIALISERS = {"authors": truncated_normal(1.0), "glorot": glorot}
+DRAWN_PARTS = (
     *("embed", "clusters", "summary", "reading", "vertices"),
     *("relate", "connect", "propagate", "gate", "shift"),
 )
@@ -269,7 +269,7 @@ KEYS = (
 
 def keys_of(key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
     """A key for each part."""
-    return dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
+    return dict(zip(DRAWN_PARTS, jax.random.split(key, len(DRAWN_PARTS)), strict=True))
 
 
 def drawn_vertices(
@@ -364,7 +364,11 @@ class ARMLOptions(InnerOptions):
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
         """The task encoder."""
-        summary = partial(SUMMARIES[self.summary], code=self.width, total=ERRORS[self.error])
+        summary = partial(
+            SUMMARY_AUTOENCODERS[self.summary],
+            code=self.width,
+            total=RECONSTRUCTION_ERRORS[self.error],
+        )
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structures: dict[str, Structure] = {
             "classes": ClassMeans(problem.outputs),
@@ -386,7 +390,7 @@ class ARMLOptions(InnerOptions):
             embed=embed(key=keys["embed"]),
             embed_values=embed(key=other) if self.own_values else None,
             structure=structures[self.structure],
-            sequence=SEQUENCES[self.sequence],
+            sequence=AUTOENCODER_INPUTS[self.sequence],
             summarise=summary(self.width + labels, key=keys["summary"]),
             graph=self.graph(keys) if self.vertices else None,
             summarise_reading=summary(self.width, key=keys["reading"]) if self.vertices else None,
@@ -404,8 +408,8 @@ class ARMLOptions(InnerOptions):
             message_passing,
             self.propagation,
             self.width,
-            init=MESSAGES[self.message_init],
-            normalise=NORMALISATIONS[self.normalise],
+            init=MESSAGE_INITIALISERS[self.message_init],
+            normalise=ADJACENCY_NORMALISATIONS[self.normalise],
         )
         return MetaKnowledgeGraph(
             vertices=drawn_vertices(init, self.vertices, self.width, key=keys["vertices"]),
@@ -529,7 +533,7 @@ ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 """The nine rows of the paper's ablation study, each a change of the options."""
 
-PAPER = Method(
+ARML_PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",
     options_class=ARMLOptions,
@@ -547,9 +551,9 @@ PAPER = Method(
     variants=ABLATIONS,
 )
 METHODS = (
-    PAPER,
+    ARML_PAPER,
     replace(
-        PAPER,
+        ARML_PAPER,
         name="arml-official",
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
@@ -559,7 +563,7 @@ METHODS = (
         dead=(".encode.graph.connect",),
     ),
     replace(
-        PAPER,
+        ARML_PAPER,
         name="arml-film",
         title="ARML, FiLM",
         about="ARML with FiLM gates, its options chosen on 2-D regression.",

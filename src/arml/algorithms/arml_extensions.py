@@ -42,7 +42,7 @@ from msgspec import Meta
 
 from arml.algorithms.arml import (
     ARML,
-    PAPER,
+    ARML_PAPER,
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
@@ -514,20 +514,20 @@ def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
     return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
 
 
-HE: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
-_ARML = replace(
-    PAPER,
+HE_AND_CLIP: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
+_EXTENDED_ARML = replace(
+    ARML_PAPER,
     name="arml",
     kind="arml",
     options_class=ExtendedARMLOptions,
     title="ARML, extended",
     about="ARML, extended by us: evidence for regression, templates for pictures and vectors.",
-    paper=f"ours, after {PAPER.paper}",
+    paper=f"ours, after {ARML_PAPER.paper}",
     preset=extended,
     variants={},
     settings={
         "regression": {
-            **HE,
+            **HE_AND_CLIP,
             "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 0.02, "schedule": "cosine"},
         }
     },
@@ -535,14 +535,14 @@ _ARML = replace(
     exceptions=EXCEPTIONS,
 )
 METHODS = (
-    _ARML,
+    _EXTENDED_ARML,
     replace(
-        _ARML,
+        _EXTENDED_ARML,
         name="arml-layers",
         title="ARML, own layers",
         about="ARML for regression whose vertices own layers and are read by place.",
         kinds=("regression",),
         preset=with_own_layers,
-        settings={"regression": HE},
+        settings={"regression": HE_AND_CLIP},
     ),
 )

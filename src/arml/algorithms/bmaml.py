@@ -52,13 +52,13 @@ from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import combine_of
 from arml.nn.networks import with_body
 
-LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
+WEIGHT_PRECISION_PRIOR, NOISE_PRECISION_PRIOR = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""
-NOISE = 2.0
+INITIAL_NOISE_PRECISION = 2.0
 """The noise's precision at the start."""
-AHEAD = 1
+LEADER_STEPS = 1
 """Steps on support and query set that the leader takes after the follower's."""
-SMALLEST = 1e-6
+MIN_BANDWIDTH = 1e-6
 """Floor of the bandwidth."""
 
 Flat = Float[Array, "particles numbers"]
@@ -87,7 +87,7 @@ def stein(particles: Flat, gradients: Flat) -> Flat:
     norms = jnp.diagonal(products)
     squares = norms[:, None] + norms - 2 * products
     median = jnp.median(jax.lax.stop_gradient(squares)[jnp.triu_indices(m, 1)])
-    bandwidth = jnp.maximum(median / math.log(m), SMALLEST)
+    bandwidth = jnp.maximum(median / math.log(m), MIN_BANDWIDTH)
     kernel = jnp.exp(-squares / bandwidth)
     apart = jnp.sum(kernel, axis=1, keepdims=True) * centred - kernel @ centred
     repulsion = apart * (2 / bandwidth)
@@ -120,7 +120,9 @@ class BMAMLOptions(InnerOptions):
         weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
         others = jax.random.split(key, self.particles)[1:]
         drawn = [weights, *(redrawn(weights, key=k) for k in others)]
-        gamma = jnp.array(math.log(NOISE)) if problem.kind == "regression" else None
+        gamma = (
+            jnp.array(math.log(INITIAL_NOISE_PRECISION)) if problem.kind == "regression" else None
+        )
         particles = [Particle(w, jnp.zeros(()), gamma) for w in drawn]
         return BMAML(
             particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
@@ -163,12 +165,12 @@ class BMAML(Learner):
         spread = weights.size * particle.log_lambda - jnp.exp(particle.log_lambda) * (
             weights @ weights
         )
-        prior = spread / 2 + log_gamma_prior(particle.log_lambda, *LAMBDA)
+        prior = spread / 2 + log_gamma_prior(particle.log_lambda, *WEIGHT_PRECISION_PRIOR)
         total = y.size * self.loss(outputs, y)
         if particle.log_gamma is None:
             return prior - total
         fit = y.size * particle.log_gamma - jnp.exp(particle.log_gamma) * total
-        return prior + fit / 2 + log_gamma_prior(particle.log_gamma, *GAMMA)
+        return prior + fit / 2 + log_gamma_prior(particle.log_gamma, *NOISE_PRECISION_PRIOR)
 
     def move(
         self, particles: Particle, outputs: _Outputs, y: Shaped[Array, "n *targets"], steps: int
@@ -210,7 +212,7 @@ class BMAML(Learner):
 
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
         y = jnp.concatenate([task.support.y, task.query.y])
-        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, AHEAD))
+        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, LEADER_STEPS))
         away = jax.tree.map(jnp.subtract, follower.weights, leader.weights)
         import optax  # here, because it is slow to load
 

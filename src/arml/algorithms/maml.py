@@ -100,7 +100,7 @@ class MAMLOptions(InnerOptions):
 
 # At Adam's full step the learned inner rates double in one step, and the loss is soon not finite.
 # Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
-_BOUNDED: dict[str, Changes] = {
+_BOUNDED_GRADIENTS: dict[str, Changes] = {
     "regression": {
         "algorithm": {"inner_clip": 1_000.0},
         "outer": {"rates_factor": 0.01, "clip": 10.0},
@@ -132,7 +132,7 @@ METHODS = (
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        settings=_BOUNDED,
+        settings=_BOUNDED_GRADIENTS,
     ),
     replace(
         MAML_METHOD,
@@ -153,7 +153,7 @@ METHODS = (
         preset=lambda problem: MAMLOptions(
             inner_rate=usual_rate(problem), step_rates=True, multi_step=7_500
         ),
-        settings=_BOUNDED
+        settings=_BOUNDED_GRADIENTS
         | {
             trait: {"algorithm": {"multi_step": 750}} for trait in ("small images", "vectors")
         },  # of 5,000 steps

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from arml.core.inner import Rule
 
-LEAST = 0.03
+MIN_EARLIER_SHARE = 0.03
 """While earlier steps count, they count for at least this share of what they do at first."""
 
 
@@ -42,5 +42,5 @@ def importance(step: Int[Array, ""], until: int, steps: int) -> Float[Array, " s
     """The weights of the losses after each inner step: equal at first; those of the earlier ones
     fall along a line, and are zero from the outer step `until` on. Their sum is one."""
     left = 1 - jnp.minimum(step / until, 1)
-    earlier = jnp.where(left > 0, jnp.maximum(left, LEAST), 0) / steps
+    earlier = jnp.where(left > 0, jnp.maximum(left, MIN_EARLIER_SHARE), 0) / steps
     return jnp.full(steps, earlier).at[-1].set(1 - (steps - 1) * earlier)

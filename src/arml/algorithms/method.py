@@ -15,7 +15,7 @@ from arml.core.registry import Entry
 Changes = Mapping[str, Mapping[str, Any]]
 """Options that differ from the usual ones, by part: `algorithm`, `tasks`, `network`, `outer`, or
 `experiment` for its own numbers."""
-KINDS = ("regression", "classification")
+PROBLEM_KINDS = ("regression", "classification")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Method(Entry):
     """When it was published; if 0, the first year in `paper`. Lists are in this order."""
     preset: Callable[[Problem], Options] | None = None
     """Its options for a problem; the class's defaults if None."""
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = PROBLEM_KINDS
     """The kinds of problems that it is made for; it raises an error for others."""
     inputs: tuple[str, ...] = ("vectors", "pictures")
     """The kinds of inputs that it is made for."""

@@ -119,7 +119,7 @@ class ProtoNet(Embedded):
         return jnp.mean(jnp.stack(losses))
 
 
-PROTONET = Method(
+PROTONET_METHOD = Method(
     name="protonet",
     options_class=ProtoNetOptions,
     paper="Snell, Swersky and Zemel, NeurIPS 2017",
@@ -127,9 +127,9 @@ PROTONET = Method(
     descends=False,
 )
 METHODS = (
-    PROTONET,
+    PROTONET_METHOD,
     replace(
-        PROTONET,
+        PROTONET_METHOD,
         name="frozen-protonet",
         title="Frozen features",
         about="The nearest class mean in features of another model; nothing is trained.",
@@ -143,7 +143,7 @@ METHODS = (
         },
     ),
     replace(
-        PROTONET,
+        PROTONET_METHOD,
         name="protonet-turns",
         title="ProtoNet, rotating support",
         about="ProtoNet, pooled covariance; each part of a training task is the support once.",

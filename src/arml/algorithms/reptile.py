@@ -34,7 +34,7 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Learner, Network
 
-_DECAY, EPSILON = 0.999, 1e-8
+SECOND_MOMENT_DECAY, ADAM_EPSILON = 0.999, 1e-8
 
 
 class SecondMoment(Carried):
@@ -54,7 +54,7 @@ class SecondMoment(Carried):
         """The moment with one more gradient."""
 
         def mix(old: Array, new: Array | float) -> Array:
-            return _DECAY * old + (1 - _DECAY) * new
+            return SECOND_MOMENT_DECAY * old + (1 - SECOND_MOMENT_DECAY) * new
 
         total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
         return SecondMoment(total, mix(self.weight, 1.0))
@@ -62,7 +62,7 @@ class SecondMoment(Carried):
     def step(self, gradient: PyTree) -> PyTree:
         """Adam's direction without a first moment."""
         return jax.tree.map(
-            lambda v, g: g / (jnp.sqrt(v / self.weight) + EPSILON), self.total, gradient
+            lambda v, g: g / (jnp.sqrt(v / self.weight) + ADAM_EPSILON), self.total, gradient
         )
 
 

@@ -44,7 +44,7 @@ from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_bo
 from arml.nn.normalisation import standardised
 
 _Tokens = Float[Array, "_ width"]
-_LEAST = 0.01
+MIN_DEVIATION = 0.01
 """The least standard deviation that is predicted; a softplus is added to it."""
 
 
@@ -134,7 +134,7 @@ class TNP(Learner):
         if self.problem.kind == "classification":
             return self.loss(found, y)
         mean, raw = jnp.split(found, 2, axis=1)
-        scale = _LEAST + jax.nn.softplus(raw)
+        scale = MIN_DEVIATION + jax.nn.softplus(raw)
         return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
 
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:

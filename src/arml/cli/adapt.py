@@ -255,12 +255,12 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
             "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
             "(numbers)"
         )
-    from arml.datasets.features import PHOTOS
+    from arml.datasets.features import PHOTOS_MODEL
     from arml.predict.files import locate
     from arml.predict.loading import load
 
     # Without a learner's name a folder of queries may have the name of one.
-    place, note = (PHOTOS, None) if options.learner is None else locate(options.learner)
+    place, note = (PHOTOS_MODEL, None) if options.learner is None else locate(options.learner)
     if note is not None:
         tell(note)
     learner = load(place, options.model, **options.given())

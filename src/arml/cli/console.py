@@ -33,13 +33,13 @@ from arml.report.tables import duration, grid
 from arml.results.files import plain
 
 T = TypeVar("T")
-TYRO = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+TYRO_CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
 """How tyro reads every command."""
-SECONDS = 10.0
+PROGRESS_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 """The exit status of a command that was interrupted."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
@@ -60,7 +60,7 @@ def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO, **options)
+            return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO_CONFIG, **options)
     except SystemExit as end:
         if not end.code:
             raise
@@ -212,7 +212,7 @@ class Display:
         self.bar.stop()
 
     def _tick(self) -> None:
-        while self.bar.disable and not self.over.wait(SECONDS):
+        while self.bar.disable and not self.over.wait(PROGRESS_SECONDS):
             say(self.console, "; ".join(_in_words(t) for t in self.bar.tasks if t.visible))
 
 
@@ -247,7 +247,7 @@ class Stop:
         """The thread: each byte is a signal's number, and zero ends the thread."""
         presses = 0
         while (number := os.read(pipe, 1)) not in (b"", b"\0"):
-            if number[0] not in SIGNALS:
+            if number[0] not in STOP_SIGNALS:
                 continue
             self.stopping = True
             presses += 1
@@ -258,7 +258,7 @@ class Stop:
                 if sys.stderr.isatty():
                     sys.stderr.write("\x1b[?25h")  # show the cursor, which a progress bar hides
                     sys.stderr.flush()
-                os._exit(INTERRUPTED)
+                os._exit(EXIT_INTERRUPTED)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -271,7 +271,7 @@ class Stop:
         os.set_blocking(write, False)
         thread = threading.Thread(target=self._answer, args=(read,), daemon=True)
         thread.start()
-        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        before = {number: signal.signal(number, self._handle) for number in STOP_SIGNALS}
         woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         try:
             yield

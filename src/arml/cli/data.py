@@ -10,9 +10,9 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from arml.cli import known
-from arml.cli.console import INTERRUPTED, Display, ModelOptions, command, listed, parse, say
+from arml.cli.console import EXIT_INTERRUPTED, Display, ModelOptions, command, listed, parse, say
 
-HELP = """usage: arml data ACTION [OPTIONS]
+DATA_HELP = """usage: arml data ACTION [OPTIONS]
 
 The benchmarks' data sets, prepared once.
 
@@ -26,7 +26,7 @@ actions:
 def data_command(arguments: Sequence[str]) -> int:
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(HELP)
+        print(DATA_HELP)
         return 0
     actions: dict[str, Callable[[Sequence[str]], int]] = {"list": _list, "prepare": _prepare}
     return known("action", name, actions)(rest)
@@ -40,10 +40,10 @@ class ListOptions:
 def _list(arguments: Sequence[str]) -> int:
     parse(ListOptions, arguments, prog="arml data list")
     from arml.datasets.prepare import prepared_here
-    from arml.datasets.published import CATALOGUE
+    from arml.datasets.published import DATA_SETS
 
     rows, here = [], prepared_here()
-    for name, data in CATALOGUE.items():
+    for name, data in DATA_SETS.items():
         fetched = all(archive.url for family in data.families for archive in family.archives)
         size = f"{data.pictures * data.size**2 * 3 / 1e9:.2f} GB"
         source = "fetched" if fetched else "your own"
@@ -121,12 +121,12 @@ def features_command(arguments: Sequence[str]) -> int:
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
         raise ValueError("no pictures: name one or more folders or zips")
-    from arml.datasets.features import PHOTOS, extractor_of, write_features
+    from arml.datasets.features import PHOTOS_MODEL, extractor_of, write_features
     from arml.datasets.folders import named_sources
 
     paths = named_sources(options.sources)
     given = {**options.given(), "saw": options.saw}
-    extractor = extractor_of(options.model or PHOTOS, given, unit=not options.raw)
+    extractor = extractor_of(options.model or PHOTOS_MODEL, given, unit=not options.raw)
     console, about = Console(), extractor.about
     say(
         console,
@@ -150,6 +150,6 @@ def features_command(arguments: Sequence[str]) -> int:
                 say(console, f"{name}: {counts}{'' if new else ', done before'}")
     except KeyboardInterrupt:
         say(console, f"stopped; to continue: {command('features', *arguments)}")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     say(console, f"next: {command('train', '--data', str(options.out))} --run DIR")
     return 0

@@ -16,7 +16,7 @@ from arml.cli.console import command, listed, parse, print_json, say
 from arml.datasets.folders import default_folder
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 
-_KEPT = "list.json"
+_CACHE_FILE = "list.json"
 """What `arml list` names, in the cache."""
 
 
@@ -97,7 +97,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     package = Path(__file__).parents[1]
     paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml"))
     key = checksum([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths])
-    place = default_folder() / _KEPT
+    place = default_folder() / _CACHE_FILE
     with suppress(RunError, KeyError):
         kept = read_json(place)
         if kept["key"] == key:
@@ -111,7 +111,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     from arml.algorithms import ALGORITHMS
-    from arml.datasets.published import CATALOGUE
+    from arml.datasets.published import DATA_SETS
     from arml.experiment.options import NETWORKS
     from arml.experiment.recipes import RECIPES, method_of, settings, variants_of
 
@@ -124,7 +124,7 @@ def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
             for name in variants_of(method)
         },
         "networks": {name: entry.about for name, entry in NETWORKS.items()},
-        "data sets": {name: f"{data.about}." for name, data in CATALOGUE.items()},
+        "data sets": {name: f"{data.about}." for name, data in DATA_SETS.items()},
     }
     return every, {k: str(getattr(made.tasks, "needs", "")) for k, made in RECIPES.items()}
 

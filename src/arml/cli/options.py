@@ -21,8 +21,8 @@ from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
 
 T = TypeVar("T", bound="TrainingOptions")
-SHAPE = ("ways", "shots", "queries")
-_WORDS = ("data", "network", "outer", *SHAPE, "size")
+TASK_SHAPE = ("ways", "shots", "queries")
+_EXPERIMENT_OPTIONS = ("data", "network", "outer", *TASK_SHAPE, "size")
 """Options of the command that change the experiment, besides the steps."""
 
 
@@ -95,7 +95,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
     if found is not None:
         experiment = _shaped(found, options)
     elif options.data:
-        fixed = options.given(*SHAPE, "size")
+        fixed = options.given(*TASK_SHAPE, "size")
         minutes = options.minutes or MINUTES
         experiment, lines = choose(options.data, fixed=fixed, minutes=minutes)
         lines.append(f"method {experiment.recipe}: `{prog} RECIPE` trains another")
@@ -111,7 +111,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
         experiment = dataclasses.replace(experiment, steps=options.steps)
     experiment = _changed(experiment, _spelled_out(rest, experiment), prog)
     again = [name] if name else []
-    for option, value in options.given(*_WORDS).items():
+    for option, value in options.given(*_EXPERIMENT_OPTIONS).items():
         again += [f"--{option}", *map(str, value if isinstance(value, tuple) else (value,))]
     return Parsed(options, experiment, lines, [*again, *rest])
 
@@ -138,13 +138,13 @@ def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) ->
 
 def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
     """The recipe's experiment with the options of the tasks that were given."""
-    given = options.given("data", *SHAPE, "size")
+    given = options.given("data", *TASK_SHAPE, "size")
     known = {field.name for field in dataclasses.fields(experiment.tasks)}
     if unknown := [name for name in given if name not in known]:
         raise ValueError(
             f"the tasks of {experiment.recipe} have no option --{unknown[0]}: leave it out"
         )
-    shape = {name: given[name] for name in SHAPE if name in given}
+    shape = {name: given[name] for name in TASK_SHAPE if name in given}
     if shape and min(shape.values()) >= 1:  # a smaller number is refused by `check`
         experiment = recipe(experiment.recipe, **shape)
     return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, **given))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from arml.cli.console import INTERRUPTED, Stop, command, say
+from arml.cli.console import EXIT_INTERRUPTED, Stop, command, say
 from arml.cli.options import Parsed, TrainingOptions, read_command, words_without
 from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
@@ -16,7 +16,7 @@ from arml.results.files import Json, write_json
 if TYPE_CHECKING:
     import optuna
 
-SHOWN = 10
+TRIALS_SHOWN = 10
 """Trials in the table at the end."""
 
 
@@ -80,7 +80,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         )
     finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:
-        rows = [_cells(trial, experiment.steps) for trial in ended[:SHOWN]]
+        rows = [_cells(trial, experiment.steps) for trial in ended[:TRIALS_SHOWN]]
         title = "Validation scores, the best first"
         console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
@@ -103,7 +103,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     if stop():
         again = command("tune", *arguments)
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return 0
 
 

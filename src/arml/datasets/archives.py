@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 
 SIZE_LIMIT = 256 * 2**20
 """Bytes of one file, unpacked: more than any photograph."""
-DEEPEST = 8
+MAX_FOLDER_DEPTH = 8
 """Folders within folders."""
-JUNK = {
+JUNK_NAMES = {
     "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir", "lost+found",
     "$recycle.bin", "system volume information",
 }  # fmt: skip
 """Files and folders of file managers, packers and disks, beside those that begin with a point."""
-_DAMAGE = (
+_DAMAGE_ERRORS = (
     tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError,
     NotImplementedError,
 )  # fmt: skip
@@ -77,7 +77,7 @@ def open_members(
         raise ValueError(
             f"{path}: expected a folder or an archive, found nothing; check the path"
         ) from error
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         if isinstance(error, OSError) and error.errno is not None:  # not one of gzip or bz2
             raise
         raise ValueError(
@@ -88,7 +88,7 @@ def open_members(
 
 def is_junk(name: str) -> bool:
     """Whether any part of a path is the name of a file that was left behind by a program."""
-    return any(part.startswith(".") or part.lower() in JUNK for part in name.split("/"))
+    return any(part.startswith(".") or part.lower() in JUNK_NAMES for part in name.split("/"))
 
 
 def printable(name: str) -> str:
@@ -129,7 +129,7 @@ def _of_folder(path: Path, enter: Callable[[str], bool]) -> Iterator[Member]:
         parts = Path(here).relative_to(path).parts
         above = [path.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
         kept = [f for f in folders if not (is_junk(f) or _leads_back(Path(here, f), above))]
-        folders[:] = [] if len(parts) > DEEPEST else sorted(kept)
+        folders[:] = [] if len(parts) > MAX_FOLDER_DEPTH else sorted(kept)
         for file in sorted(f for f in files if not is_junk(f)):
             # A backslash is a letter here, and no separator.
             name, full = _plain_name("/".join((*parts, file))), os.path.join(here, file)

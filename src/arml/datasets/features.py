@@ -49,28 +49,28 @@ from arml.results.files import (
 )
 from arml.results.machine import extra
 
-PHOTOS = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
+PHOTOS_MODEL = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
 """The model of photographs that the package carries: see its licence beside it."""
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+IMAGENET_CHANNELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
-SAW = "arml.saw"
+TRAINING_DATA_KEY = "arml.saw"
 """Key of a model's metadata for the data that it was trained on."""
-EXTERNAL = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+EXTERNAL_WEIGHTS = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 """The key in an ONNX file before the length and the name of another file with its weights."""
-BATCH = 32
-_SIZE = 224
-_TYPES: dict[str, type[np.generic]] = {
+BATCH_SIZE = 32
+_DEFAULT_SIZE = 224
+_PICTURE_TYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(uint8)": np.uint8,
 }
-TEXTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+TEXT_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
 """Types of the inputs of texts."""
-EMBEDDING = "image_embeds"
+CLIP_EMBEDDING = "image_embeds"
 """The output of CLIP that is taken, wherever it stands."""
-LOGITS = (1000, 1001, 21841, 21842, 21843)
+IMAGENET_CLASS_COUNTS = (1000, 1001, 21841, 21842, 21843)
 """Numbers of ImageNet's classes."""
-PREPARED = "preprocessor_config.json"
+PREPROCESSOR_CONFIG = "preprocessor_config.json"
 Pool = Literal["cls", "mean", "none"]
 """The first token, the mean over tokens or places, or all numbers."""
 
@@ -119,7 +119,7 @@ class Extractor:
         self._bgr = bgr
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
-        self.size = size or min(stated, default=_SIZE)
+        self.size = size or min(stated, default=_DEFAULT_SIZE)
         """Pixels a side of the pictures that it reads."""
         if stated - {self.size} or not 4 <= self.size <= 1024:
             raise ValueError(
@@ -127,10 +127,13 @@ class Extractor:
                 f"{self._sides} and --size {size}: change --size, or export another"
             )
         floats = self.kind != np.uint8
-        self.mean = (mean or IMAGENET[0]) if floats else None
-        self.std = (std or IMAGENET[1]) if floats else None
+        self.mean = (mean or IMAGENET_CHANNELS[0]) if floats else None
+        self.std = (std or IMAGENET_CHANNELS[1]) if floats else None
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
-        known, rank = self._session.get_modelmeta().custom_metadata_map.get(SAW), len(self.shape)
+        known, rank = (
+            self._session.get_modelmeta().custom_metadata_map.get(TRAINING_DATA_KEY),
+            len(self.shape),
+        )
         self.about: Json = {
             "model": self.path.name,
             "sha256": self._sha256,
@@ -158,7 +161,7 @@ class Extractor:
         )
         self.doubt = ""
         """Why the output may be the wrong one, and which to take; empty if it may not."""
-        if output is None and rank == 2 and self.dimension in LOGITS:
+        if output is None and rank == 2 and self.dimension in IMAGENET_CLASS_COUNTS:
             before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
             self.doubt = (
                 f"{self.path.name}: its {self.dimension:,} numbers look like the scores of "
@@ -193,10 +196,10 @@ class Extractor:
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
             ) from error
         self._sha256 = _digest(data, outside)
-        self.output = output or (EMBEDDING if EMBEDDING in names else names[0])
+        self.output = output or (CLIP_EMBEDDING if CLIP_EMBEDDING in names else names[0])
         inputs = self._session.get_inputs()
-        pictures = [one for one in inputs if one.type in _TYPES and _of_pictures(one.shape)]
-        texts = [one for one in inputs if one.type in TEXTS]
+        pictures = [one for one in inputs if one.type in _PICTURE_TYPES and _of_pictures(one.shape)]
+        texts = [one for one in inputs if one.type in TEXT_TYPES]
         if len(pictures) != 1 or len(pictures) + len(texts) != len(inputs):
             got = [(one.type, one.shape) for one in inputs]
             raise ValueError(
@@ -204,14 +207,16 @@ class Extractor:
                 f"[n, h, w, 3], of floats or bytes, got {got}: export another"
             )
         (found,) = pictures
-        shape, self.input, self.kind = found.shape, found.name, _TYPES[found.type]
+        shape, self.input, self.kind = found.shape, found.name, _PICTURE_TYPES[found.type]
         self.channels_first = shape[1] == 3 or shape[3] != 3
         self._sides = shape[2:] if self.channels_first else shape[1:3]
         self.fixed = isinstance(shape[0], int)
-        self.batch = max(shape[0], 1) if self.fixed else BATCH
+        self.batch = max(shape[0], 1) if self.fixed else BATCH_SIZE
         """How many pictures it takes at once; `fixed` if it takes no other number."""
         self.texts: dict[str, np.ndarray] = {
-            one.name: np.ones([n if isinstance(n, int) else 1 for n in one.shape], TEXTS[one.type])
+            one.name: np.ones(
+                [n if isinstance(n, int) else 1 for n in one.shape], TEXT_TYPES[one.type]
+            )
             for one in texts
         }
         """Constants for the inputs of texts."""
@@ -288,7 +293,7 @@ def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
     **Raises** `ValueError` for a name that leads elsewhere, and for a file that is not there.
     """
     data, outside = path.read_bytes(), dict[str, bytes]()
-    for found in EXTERNAL.finditer(data):
+    for found in EXTERNAL_WEIGHTS.finditer(data):
         name = data[found.end() : found.end() + found[1][0]].decode(errors="replace")
         if name not in outside:
             file = (path.parent / name).resolve()
@@ -319,14 +324,21 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
     places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
-    file = next((place / PREPARED for place in places if (place / PREPARED).is_file()), None)
+    file = next(
+        (
+            place / PREPROCESSOR_CONFIG
+            for place in places
+            if (place / PREPROCESSOR_CONFIG).is_file()
+        ),
+        None,
+    )
     try:
-        stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS else ({}, [])
+        stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS_MODEL else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise ValueError(f"{file}: it states no preparation of pictures ({error})") from error
     found = Extractor(path, **{**otherwise, **stated, **given})
     if used := [name for name in stated if name not in given]:
-        found.summary += f"; {', '.join(used)} from {PREPARED}"
+        found.summary += f"; {', '.join(used)} from {PREPROCESSOR_CONFIG}"
         found.summary += "".join(f", {doubt}" for doubt in doubts)
     return found
 
@@ -358,8 +370,8 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
     bgr = bool(stated.get("do_flip_channel_order", False))
     # The processors that may swap channels have no such step.
     if field("do_normalize", "do_flip_channel_order" not in stated):
-        mean = field("image_mean", IMAGENET[0], "ImageNet's")
-        std = field("image_std", IMAGENET[1], "ImageNet's")
+        mean = field("image_mean", IMAGENET_CHANNELS[0], "ImageNet's")
+        std = field("image_std", IMAGENET_CHANNELS[1], "ImageNet's")
     if stated.get("include_top", False):  # EfficientNet's, once more
         std = [a * b for a, b in zip(std, stated["image_std"], strict=True)]
     found: Json = {
@@ -429,7 +441,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
 
     **Raises** `ValueError` in one line if that file is another model.
     """
-    path = PHOTOS if model is None else Path(model)
+    path = PHOTOS_MODEL if model is None else Path(model)
     digest = _digest(*read_model(path)) if path.is_file() else "none"
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
@@ -448,7 +460,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
 
 # --- features on disk
 
-_INDEX, _VECTORS = "features.json", "vectors.npy"
+_INDEX_FILE, _VECTORS_FILE = "features.json", "vectors.npy"
 
 
 class Features(TypedDict):
@@ -477,7 +489,7 @@ def write_features(
     **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
     cannot be read, a model that fails, or a full disk.
     """
-    vectors = folder / _VECTORS
+    vectors = folder / _VECTORS_FILE
     with open_source(path) as source:
         content: Json = {
             "family": family_name(path),
@@ -488,7 +500,7 @@ def write_features(
             "split": source.split,
             "extractor": extractor.about,
         }
-        if (folder / _INDEX).exists():
+        if (folder / _INDEX_FILE).exists():
             if checksum({**_index(folder), "vectors": ""}) == checksum({**content, "vectors": ""}):
                 return content, False
             raise ValueError(
@@ -504,12 +516,12 @@ def write_features(
             progress=partial(progress, content["family"]),
         )
     content["vectors"] = digest_of(vectors)
-    write_json(folder / _INDEX, content)
+    write_json(folder / _INDEX_FILE, content)
     return content, True
 
 
 def _index(folder: Path) -> Features:
-    path = folder / _INDEX
+    path = folder / _INDEX_FILE
     return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
 
 
@@ -517,7 +529,11 @@ def feature_folders(path: str | Path) -> dict[Path, Features]:
     """The folders of families at or directly below `path`, in order of place, with their indices;
     empty if there are none."""
     path = Path(path)
-    here = [path] if (path / _INDEX).is_file() else [p.parent for p in path.glob(f"*/{_INDEX}")]
+    here = (
+        [path]
+        if (path / _INDEX_FILE).is_file()
+        else [p.parent for p in path.glob(f"*/{_INDEX_FILE}")]
+    )
     found = {folder: _index(folder) for folder in here}
     return dict(sorted(found.items(), key=lambda one: (one[1]["place"], one[0].name)))
 
@@ -553,7 +569,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 
 
 def _loaded(folder: Path, index: Features) -> ImageFamily:
-    path, split = folder / _VECTORS, index["split"]
+    path, split = folder / _VECTORS_FILE, index["split"]
     classes, counts = index["classes"], index["counts"]
     if path.is_file() and digest_of(path) == index["vectors"] and len(classes) == len(counts):
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -29,12 +29,12 @@ from arml.datasets.archives import Member, open_members, printable
 from arml.datasets.decode import LOG, SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
-FORMAT = 3
+CACHE_FORMAT = 3
 """Raise it whenever the same files would give other pixels than before."""
-CHUNK = 128
+PICTURES_PER_WRITE = 128
 """Pictures that are decoded before they are written."""
-LABELS = "labels.csv"
-PARTS = ("train", "validation", "test")
+LABELS_FILE = "labels.csv"
+SPLIT_PARTS = ("train", "validation", "test")
 PART_FOLDERS = {
     **dict.fromkeys(("train", "training", "meta-train"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "meta-val", "meta-valid"), "validation"),
@@ -50,7 +50,7 @@ def quiet(what: str, done: int, total: int) -> None:
 
 
 Parts = dict[str, list[str]]
-"""The classes of each of `PARTS`."""
+"""The classes of each of `SPLIT_PARTS`."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def open_source(
             raise ValueError(
                 f"{path}: {_layout(one)}, got no {one} at all ({kinds}); check the path"
             )
-        tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS]
+        tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS_FILE]
         if tables:
             table = min(tables, key=lambda member: member.name.count("/"))
             classes, split, remarks = _by_table(table, pictures), None, list[str]()
@@ -194,10 +194,10 @@ def _by_folder(
         if len(name) < depth + 2:
             raise ValueError(
                 f"{path}: {_layout(one)}, got the {one} {'/'.join(name)} outside them; "
-                f"move it into one, or name the labels in a table {LABELS}"
+                f"move it into one, or name the labels in a table {LABELS_FILE}"
             )
     part_of = {name[depth]: PART_FOLDERS.get(name[depth].lower()) for name in names}
-    parted = {*part_of.values()} == {*PARTS} and all(len(name) == depth + 3 for name in names)
+    parted = {*part_of.values()} == {*SPLIT_PARTS} and all(len(name) == depth + 3 for name in names)
     pairs, remarks = [*zip(names, pictures, strict=True)], list[str]()
     if not parted:
         if len(part_of) > 1 and None not in part_of.values():
@@ -224,7 +224,7 @@ def _by_folder(
                 )
             remarks.append(f"the {one}s in {folder} count as {name[depth]}")
     classes: defaultdict[str, list[Member]] = defaultdict(list)
-    split: Parts = {part: [] for part in PARTS}
+    split: Parts = {part: [] for part in SPLIT_PARTS}
     for name, member in pairs:
         label, part = name[depth + parted], part_of[name[depth]]
         if parted and part is not None and label not in split[part]:
@@ -236,7 +236,7 @@ def _by_folder(
                 )
             split[part].append(label)
         classes[label].append(member)
-    return classes, {part: sorted(split[part]) for part in PARTS} if parted else None, remarks
+    return classes, {part: sorted(split[part]) for part in SPLIT_PARTS} if parted else None, remarks
 
 
 def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
@@ -297,7 +297,7 @@ def files_of(
         for member in sorted(opened.enter_context(open_members(path)), key=lambda one: one.name):
             if has_suffix(member.name, suffixes):
                 pictures.append(member)
-            elif member.name.rpartition("/")[2].lower() != LABELS:
+            elif member.name.rpartition("/")[2].lower() != LABELS_FILE:
                 others.append(Path(member.where))
     if not pictures:
         raise ValueError(
@@ -360,7 +360,7 @@ def family_name(path: Path) -> str:
 
 def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFamily:
     pictures, digest, split = source.pictures, source.digest(), source.split
-    key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
+    key = hashlib.sha256(f"{CACHE_FORMAT} {size} {digest}".encode()).hexdigest()[:32]
     place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
     images = _cached(place, shape)
     if images is None:
@@ -389,7 +389,7 @@ def write_pictures(
     def write(file: BinaryIO) -> None:
         # Plain writes, not a memory map: on a full disk a map kills the process.
         done, left = 0, decoded(pictures, size=size, crop=crop)
-        while some := list(islice(left, CHUNK)):
+        while some := list(islice(left, PICTURES_PER_WRITE)):
             rows = convert(np.stack(some))
             if not done:
                 file.write(npy_header(rows.dtype.str, (len(pictures), *rows.shape[1:])))

@@ -24,8 +24,8 @@ from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded, size_of
 from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header, quiet
 from arml.datasets.published import (
-    CATALOGUE,
-    PUBLISHED,
+    DATA_SETS,
+    PUBLISHED_FAMILIES,
     Archive,
     Classes,
     Family,
@@ -50,8 +50,8 @@ from arml.results.files import (
     write_json,
 )
 
-INDEX = "index.json"
-_SECONDS = 60
+INDEX_FILE = "index.json"
+_DOWNLOAD_TIMEOUT = 60
 """How long a server may send nothing."""
 
 
@@ -134,7 +134,7 @@ def place(store: str) -> Path:
 
 def prepared_here() -> list[str]:
     """The data sets that are prepared here."""
-    return [name for name in CATALOGUE if (place(name) / INDEX).exists()]
+    return [name for name in DATA_SETS if (place(name) / INDEX_FILE).exists()]
 
 
 def open_store(folder: Path) -> Store:
@@ -142,7 +142,7 @@ def open_store(folder: Path) -> Store:
 
     **Raises** `ValueError` in one line for a store that is absent or damaged.
     """
-    path = folder / INDEX
+    path = folder / INDEX_FILE
     if not path.exists():
         raise ValueError(
             f"{folder}: expected a prepared data set, found nothing; run `arml data prepare`, see "
@@ -216,14 +216,14 @@ def prepare(
 
     **Raises** `ValueError` in one line. No file stays if an archive is refused.
     """
-    if name not in CATALOGUE:
-        raise ValueError(f"unknown data set {name!r}{nearest(name, CATALOGUE)}")
-    data = CATALOGUE[name]
+    if name not in DATA_SETS:
+        raise ValueError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}")
+    data = DATA_SETS[name]
     size, folder = size or data.size, folder or place(name)
     if not 4 <= size <= 1024:
         raise ValueError(f"size must be from 4 to 1024 pixels, got {size}: change it")
     wanted: Json = {"name": name, "size": size}
-    if (folder / INDEX).exists():
+    if (folder / INDEX_FILE).exists():
         store = open_store(folder)
         for key, value in wanted.items():
             if store.index.get(key) != value:
@@ -249,7 +249,7 @@ def prepare(
                 for through in ("", *data.filters)
                 for job in jobs
             }
-            write_json(making / INDEX, {**wanted, "families": families})
+            write_json(making / INDEX_FILE, {**wanted, "families": families})
             if folder.exists():
                 folder.rmdir()
             os.replace(making, folder)
@@ -274,7 +274,7 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
     for path in given:
         if not path.exists():
             raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
-    family = PUBLISHED[name]
+    family = PUBLISHED_FAMILIES[name]
     found: list[Path | Archive] = []
     for archive in family.archives:
         own = (p for path in given for p in (path, path / archive.name) if p.name == archive.name)
@@ -302,7 +302,7 @@ def _job(
     name: str, sources: Sequence[Path | Archive], unverified: bool, progress: Progress
 ) -> _Job:
     """The work to do, as far as it is known without decoding."""
-    family = PUBLISHED[name]
+    family = PUBLISHED_FAMILIES[name]
     paths, records = [], []
 
     def take(source: Path | Archive) -> Path:
@@ -373,7 +373,7 @@ def download(archive: Archive, progress: Progress = quiet) -> Path:
 
     def write(file: BinaryIO) -> None:
         digest, done = hashlib.md5(usedforsecurity=False), 0
-        with urllib.request.urlopen(str(archive.url), timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(str(archive.url), timeout=_DOWNLOAD_TIMEOUT) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
             while block := answer.read(2**20):
                 if not done and block.lstrip().startswith(b"<"):

@@ -20,12 +20,12 @@ from typing import Literal, NamedTuple
 from msgspec import convert
 
 from arml.datasets.archives import Box, open_members
-from arml.datasets.folders import PARTS, Parts, has_suffix
+from arml.datasets.folders import SPLIT_PARTS, Parts, has_suffix
 from arml.datasets.splits import cut, drawn
 from arml.results.files import read_json
 
-DATA = Path(str(resources("arml"))) / "data"
-SPLITS = DATA / "splits"
+DATA_FOLDER = Path(str(resources("arml"))) / "data"
+SPLITS_FOLDER = DATA_FOLDER / "splits"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class DataSet:
     @property
     def families(self) -> list[Family]:
         """Its families, without filtered ones."""
-        return [PUBLISHED[name] for name in self.names]
+        return [PUBLISHED_FAMILIES[name] for name in self.names]
 
     @property
     def pictures(self) -> int:
@@ -89,21 +89,23 @@ class DataSet:
         return self.pixels or self.families[0].size
 
 
-PUBLISHED: dict[str, Family] = convert(
-    tomllib.loads((DATA / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
+PUBLISHED_FAMILIES: dict[str, Family] = convert(
+    tomllib.loads((DATA_FOLDER / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
 )
-PLAIN = ("bird", "texture", "aircraft", "fungi")
+PLAIN_MULTI = ("bird", "texture", "aircraft", "fungi")
 """The families of Plain-Multi by their names in the paper."""
-REAL = ("bird-2010", "flower", "omniglot", "mini-imagenet")
-CATALOGUE: dict[str, DataSet] = {
-    "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN),
+REAL_FOUR = ("bird-2010", "flower", "omniglot", "mini-imagenet")
+DATA_SETS: dict[str, DataSet] = {
+    "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN_MULTI),
     "art-multi": DataSet(
         "Plain-Multi, and the same through a blur and a pencil filter: twelve families",
-        PLAIN,
+        PLAIN_MULTI,
         ("blur", "pencil"),
     ),
-    "real-four": DataSet("Birds, flowers, characters and objects, a family each", REAL, pixels=32),
-    **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED.items()},
+    "real-four": DataSet(
+        "Birds, flowers, characters and objects, a family each", REAL_FOUR, pixels=32
+    ),
+    **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED_FAMILIES.items()},
 }
 
 
@@ -123,7 +125,7 @@ Classes = dict[str, list[Picture]]
 """The pictures of each class."""
 Listed = Iterable[tuple[str, str, Box | None]]
 """The class, the name and the box of each picture."""
-ANNOTATIONS = re.compile(
+ANNOTATION_FILES = re.compile(
     r"(^|/)((images|image_class_labels|bounding_boxes|classes|images_box)\.txt"
     r"|images_variant_\w+\.txt|(train|val)\.json|splits/bertinetto/\w+\.txt"
     r"|(train|val|test)\.csv)$"
@@ -167,7 +169,7 @@ def survey(paths: Sequence[Path], enter: Callable[[str], bool] = lambda name: Tr
             for member in members:
                 if has_suffix(member.name):
                     found.pictures[member.name] = path
-                elif ANNOTATIONS.search(member.name):
+                elif ANNOTATION_FILES.search(member.name):
                     found.annotations[member.name] = member.read()
     return found
 
@@ -180,7 +182,7 @@ def classes_of(layout: str, files: Files) -> Classes:
     classes: defaultdict[str, list[Picture]] = defaultdict(list)
     problem = ""
     try:
-        for label, name, box in LAYOUTS[layout](files):
+        for label, name, box in ARCHIVE_LAYOUTS[layout](files):
             classes[label].append(Picture(files.pictures[name], name, box))
     except LookupError as error:
         problem = f"they lack {' '.join(map(ascii, error.args))}"
@@ -301,7 +303,7 @@ def imagenet(files: Files) -> Listed:
                 yield wnid, every[place - 1], None
 
 
-CHARACTERS = 1623
+OMNIGLOT_CHARACTERS = 1623
 """Of all alphabets of Omniglot."""
 
 
@@ -319,8 +321,10 @@ def omniglot(files: Files) -> Listed:
         for name in sorted(files.pictures):
             file = name.rpartition("/")[2]
             number = int(digits[0]) if (digits := re.match(r"\d+(?=_)", file)) else 0
-            if not 1 <= number <= CHARACTERS:
-                raise ValueError(f"{file!a} does not begin with a number of 1 to {CHARACTERS}")
+            if not 1 <= number <= OMNIGLOT_CHARACTERS:
+                raise ValueError(
+                    f"{file!a} does not begin with a number of 1 to {OMNIGLOT_CHARACTERS}"
+                )
             at = max(at for at in first if at <= number)
             yield f"{first[at]}/character{number - at + 1:02}", name, None
 
@@ -331,7 +335,7 @@ def folders(files: Files) -> Listed:
     return ((label, name, None) for (label, _), name in sorted(pictures))
 
 
-LAYOUTS: dict[str, Callable[[Files], Listed]] = {
+ARCHIVE_LAYOUTS: dict[str, Callable[[Files], Listed]] = {
     "dtd": partial(_by_folder, top="images"),  # dtd/images/<class>/<image>.jpg
     "cifar_fs": partial(_by_folder, top="data"),  # cifar100/data/<class>/<image>.png
     **{one.__name__: one for one in (cub, aircraft, fungi, imagenet, omniglot, folders)},
@@ -374,7 +378,7 @@ class Published:
 
 def published(origin: str) -> Published:
     """The package's split of an origin."""
-    return convert(read_json(SPLITS / f"{origin}.json"), Published)
+    return convert(read_json(SPLITS_FOLDER / f"{origin}.json"), Published)
 
 
 def split_of_archive(files: Files) -> Published:
@@ -384,7 +388,7 @@ def split_of_archive(files: Files) -> Published:
     """
     try:
         root = files.root("splits/bertinetto/train.txt") + "splits/bertinetto/"
-        names = zip(PARTS, ("train", "val", "test"), strict=True)
+        names = zip(SPLIT_PARTS, ("train", "val", "test"), strict=True)
         parts = {part: files.text(f"{root}{name}.txt").split() for part, name in names}
     except (LookupError, UnicodeDecodeError) as error:
         raise ValueError(
@@ -403,7 +407,7 @@ def select(split: Published, classes: Classes, where: object) -> dict[str, Class
     for name in classes:
         alphabets[name.split("/")[0] if split.unit == "alphabet" else name].append(name)
     chosen: dict[str, Classes] = {}
-    for part in PARTS:
+    for part in SPLIT_PARTS:
         if lacking := set(named[part]) - alphabets.keys():
             raise ValueError(
                 f"{where}: expected the {len(named[part])} {part} classes of the split "

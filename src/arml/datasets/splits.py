@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from arml.datasets.folders import PARTS, ImageFamily, Parts
+from arml.datasets.folders import SPLIT_PARTS, ImageFamily, Parts
 from arml.results.files import Text, read_as, read_json, write_json
 
-FRACTIONS = (0.64, 0.16, 0.20)
-METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
+PART_FRACTIONS = (0.64, 0.16, 0.20)
+SPLIT_METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
 
 Split = dict[str, Parts]
 """`split[family][part]` is a list of classes; the parts are train, validation and test."""
@@ -36,15 +36,16 @@ def cut(order: Sequence[str], sizes: tuple[int, int, int]) -> Parts:
     ends = [sum(sizes[: i + 1]) for i in range(3)]
     starts = [0, *ends[:2]]
     return {
-        part: sorted(order[start:end]) for part, start, end in zip(PARTS, starts, ends, strict=True)
+        part: sorted(order[start:end])
+        for part, start, end in zip(SPLIT_PARTS, starts, ends, strict=True)
     }
 
 
 def part_sizes(total: int, least: int = 1) -> tuple[int, int, int]:
     """How many of `total` classes are for train, validation and test. Each part gets `least` if
-    there are enough, whatever `FRACTIONS` are."""
-    test = min(max(least, round(total * FRACTIONS[2])), max(total - 2 * least, 1))
-    validation = min(max(least, round(total * FRACTIONS[1])), max(total - test - least, 1))
+    there are enough, whatever `PART_FRACTIONS` are."""
+    test = min(max(least, round(total * PART_FRACTIONS[2])), max(total - 2 * least, 1))
+    validation = min(max(least, round(total * PART_FRACTIONS[1])), max(total - test - least, 1))
     return total - validation - test, validation, test
 
 
@@ -64,7 +65,12 @@ def write_split(
     """
     split = {f.name: split_classes(f.classes, seed=seed, least=least) for f in families}
     sources = {family.name: family.digest for family in families}
-    content = {"method": METHOD, "seed": seed, "fractions": FRACTIONS, "sources": sources}
+    content = {
+        "method": SPLIT_METHOD,
+        "seed": seed,
+        "fractions": PART_FRACTIONS,
+        "sources": sources,
+    }
     write_json(path, {**content, "families": split})
     return split
 
@@ -94,10 +100,10 @@ def check_split(families: Iterable[ImageFamily]) -> None:
     """
     for family in families:
         parts = family.split or {}
-        named = [name for part in PARTS for name in parts.get(part, ())]
+        named = [name for part in SPLIT_PARTS for name in parts.get(part, ())]
         problem = ""
-        if set(parts) != set(PARTS):
-            problem = f"it has no parts {', '.join(PARTS)}"
+        if set(parts) != set(SPLIT_PARTS):
+            problem = f"it has no parts {', '.join(SPLIT_PARTS)}"
         elif len(set(named)) < len(named):
             problem = "it has a class twice"
         elif lacking := set(named) - set(family.classes):

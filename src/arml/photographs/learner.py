@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from arml.datasets.features import PHOTOS, Extractor, extractor_of, remade
+from arml.datasets.features import PHOTOS_MODEL, Extractor, extractor_of, remade
 from arml.photographs.reading import sized
 from arml.predict.encoded import EncodedLearner
 from arml.predict.kinds import named_kind
@@ -32,7 +32,7 @@ class PhotoLearner(EncodedLearner):
         if isinstance(model, Extractor):
             self._extractor = model
         else:
-            path = PHOTOS if model is None else model
+            path = PHOTOS_MODEL if model is None else model
             self._extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
         self.families = (str(self.facts["saw"]),)
 
@@ -56,7 +56,7 @@ class PhotoLearner(EncodedLearner):
 
     @property
     def notes(self) -> list[str]:
-        if self.extractor.path == PHOTOS:
+        if self.extractor.path == PHOTOS_MODEL:
             return []
         return [self.extractor.summary, *filter(None, [self.extractor.doubt])]
 

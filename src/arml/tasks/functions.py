@@ -26,8 +26,8 @@ from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
 _Points = Float[Array, " n"]
-FAMILIES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
-FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
+FAMILY_NAMES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
+FAMILY_FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
     lambda c, x, y: c[0] * jnp.sin(c[1] * x + c[2]),
     lambda c, x, y: c[0] * x + c[1],
     lambda c, x, y: (c[0] * x + c[1]) * x + c[2],
@@ -36,9 +36,9 @@ FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
     lambda c, x, y: jnp.sin(-c[0] * (x * x + y * y)) + c[1],
 )
 """Of the coefficients and both inputs."""
-FLAT = 4
-"""The first `FLAT` families ignore the second input."""
-FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
+FLAT_FAMILIES = 4
+"""The first `FLAT_FAMILIES` families ignore the second input."""
+BAYES_FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by the range of the inputs, with defaults
 elsewhere. `study/floor.py` measures it."""
 
@@ -74,7 +74,7 @@ def evaluate_family(
     table, unused ones ignored) at the points `xy`."""
     x, y = xy[:, 0], xy[:, 1]
     # All six at once: a handful of operations on tiny arrays costs less than a branch.
-    values = jnp.stack([function(coefficients, x, y) for function in FUNCTIONS])
+    values = jnp.stack([function(coefficients, x, y) for function in FAMILY_FUNCTIONS])
     return values[index][:, None]
 
 
@@ -99,7 +99,7 @@ class Functions(TaskDistribution):
     high: float = eqx.field(static=True, default=5.0)
     noise: float = eqx.field(static=True, default=0.3)
     flat: bool = eqx.field(static=True, default=True)
-    families: tuple[str, ...] = eqx.field(static=True, default=FAMILIES, init=False)
+    families: tuple[str, ...] = eqx.field(static=True, default=FAMILY_NAMES, init=False)
 
     def __check_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
@@ -119,12 +119,12 @@ class Functions(TaskDistribution):
         shots, n = self.problem.shots, self.problem.shots + self.problem.queries
         # One draw for everything uniform: random calls are the larger part of a task's cost.
         uniform = jax.random.uniform(uniform_key, (1 + 4 + 2 * n,))
-        family = jnp.floor(uniform[0] * len(FAMILIES)).astype(jnp.int32)
+        family = jnp.floor(uniform[0] * len(FAMILY_NAMES)).astype(jnp.int32)
         low, high = jnp.asarray(PRIOR_LOW)[family], jnp.asarray(PRIOR_HIGH)[family]
         coefficients = low + (high - low) * uniform[1:5]
         xy = self.low + (self.high - self.low) * uniform[5:].reshape(n, 2)
         if self.flat:
-            xy = xy.at[:, 1].set(jnp.where(family < FLAT, 1.0, xy[:, 1]))
+            xy = xy.at[:, 1].set(jnp.where(family < FLAT_FAMILIES, 1.0, xy[:, 1]))
         z = evaluate_family(family, coefficients, xy)
         z = z + self.noise * jax.random.normal(noise_key, z.shape)
         return Task(Examples(xy[:shots], z[:shots]), Examples(xy[shots:], z[shots:]), family)
@@ -149,7 +149,9 @@ class Functions(TaskDistribution):
 
     def floor(self) -> float | None:
         usual = functions_2d(low=self.low, high=self.high, queries=self.problem.queries)
-        return FLOORS.get((self.low, self.high)) if self.identity() == usual.identity() else None
+        return (
+            BAYES_FLOORS.get((self.low, self.high)) if self.identity() == usual.identity() else None
+        )
 
 
 def functions_2d(*, shots: int = 10, queries: int = 10, **more: Any) -> Functions:

@@ -13,7 +13,7 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 
 Stage = Mapping[str, float]
 """The share of each family among the tasks of a stage. The shares sum to one."""
-TRIES = 100_000
+MAX_DRAWS = 100_000
 """The most draws to find a task of one family."""
 State = tuple[PRNGKeyArray, Int[Array, ""]]
 """The key of a draw, and how many draws were made before it."""
@@ -37,7 +37,7 @@ class Mixture(TaskDistribution):
 
         def other(state: State) -> Array:
             key, tries = state
-            return (self.tasks.sample(key).family != family) & (tries < TRIES)
+            return (self.tasks.sample(key).family != family) & (tries < MAX_DRAWS)
 
         def again(state: State) -> State:
             return jax.random.split(state[0])[0], state[1] + 1

@@ -15,7 +15,7 @@ from arml.core.registry import nearest
 from arml.datasets.features import load_features
 from arml.datasets.folders import ImageFamily, Progress, load_families
 from arml.datasets.prepare import open_store, place
-from arml.datasets.starter import SIZE, load_starter
+from arml.datasets.starter import STARTER_SIZE, load_starter
 from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
 from arml.tasks.images import device_room
 from arml.tasks.splits import EpisodeOptions, Splits, divided, splits_of
@@ -159,7 +159,7 @@ class StarterOptions(EpisodeOptions, DataOptions):
     @property
     def size(self) -> int:
         """Pixels a side of an image."""
-        return SIZE
+        return STARTER_SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """The tasks of the published split. A user's own pictures are split as in `FoldersOptions`,
@@ -169,7 +169,7 @@ class StarterOptions(EpisodeOptions, DataOptions):
         own: list[ImageFamily] = []
         if self.data:
             check = self.check_family
-            own = load_families(self.data, size=SIZE, check=check, progress=progress)
+            own = load_families(self.data, size=STARTER_SIZE, check=check, progress=progress)
         # A user's own family of the name glyphs is not the package's.
         own = [replace(f, name=f"{f.name} (own)") if f.name in published else f for f in own]
         return divided(self, [*families, *own], split)

@@ -24,7 +24,7 @@ from arml.plugins.sources import Source, source_of, warn_of_change
 from arml.results.files import RunError
 from arml.tasks.splits import Splits
 
-_MOST = 10_000
+_MAX_ARRAY_SIZE = 10_000
 """The most numbers of an array in a run's configuration."""
 
 
@@ -126,13 +126,15 @@ def _encoded(value: object, name: str) -> object:
             return [_encoded(item, name) for item in value]
         case Mapping() if all(isinstance(key, str) for key in value):
             return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
-        case np.ndarray() | jax.Array() if value.size <= _MOST and value.dtype.kind in "biuf":
+        case np.ndarray() | jax.Array() if (
+            value.size <= _MAX_ARRAY_SIZE and value.dtype.kind in "biuf"
+        ):
             kind = "jax" if isinstance(value, jax.Array) else "numpy"
             return {kind: np.asarray(value).tolist(), "dtype": str(value.dtype)}
     raise ValueError(
         f"{name}: expected a value that a run's configuration can hold (numbers, texts, lists, "
-        f"arrays of at most {_MOST:,} numbers), got {type(value).__name__}: make it from such "
-        "values, or register options with arml.register"
+        f"arrays of at most {_MAX_ARRAY_SIZE:,} numbers), got {type(value).__name__}: make it from "
+        "such values, or register options with arml.register"
     )
 
 

@@ -16,7 +16,14 @@ from arml.core.checks import MOST, Options, Size
 from arml.core.episodes import TaskDistribution, Tasks
 from arml.core.own_tasks import as_tasks, own_of
 from arml.datasets.arrays import family_of
-from arml.datasets.folders import PARTS, ImageFamily, Parts, Progress, TooFewError, family_name
+from arml.datasets.folders import (
+    SPLIT_PARTS,
+    ImageFamily,
+    Parts,
+    Progress,
+    TooFewError,
+    family_name,
+)
 from arml.datasets.splits import check_split, cut, part_sizes, read_split, write_split
 from arml.results.files import Json, JsonView, checksum, read_json
 from arml.tasks.images import MIRROR_LOSS, Augmented, MixedShots, image_episodes, mirror_loss
@@ -188,7 +195,7 @@ class EpisodeOptions(Options):
         """Raise `TooFewError` for a family with too few classes, or too few images of a class.
         `counts` are the images of each class. If there is no `split`, it will be drawn."""
         split = split or cut([*counts], part_sizes(len(counts), least=self.ways))
-        for part in PARTS:
+        for part in SPLIT_PARTS:
             self._check_part(family, part, counts, split[part])
 
     def _check_part(
@@ -260,6 +267,6 @@ def divided(
     sources = {family.name: family.digest for family in families}
     stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (
-        options.episodes(families, part, stated=stated, size=size) for part in PARTS
+        options.episodes(families, part, stated=stated, size=size) for part in SPLIT_PARTS
     )
     return Splits(train, validation, test, sources)
