@@ -31,6 +31,7 @@ from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import arml
+from arml.core.compilation import unbatched
 from arml.tasks.functions import (
     FAMILY_FUNCTIONS,
     FAMILY_NAMES,
@@ -167,7 +168,7 @@ def _conditional(
     return value, jnp.where(narrow, -0.5 * (scale * value - target) ** 2, log_mean)
 
 
-_qr = arml.unbatched(jnp.linalg.qr)
+_qr = unbatched(jnp.linalg.qr)
 
 
 def _linear(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arml.datasets.decode import FILTERS
-from arml.datasets.splits import PARTS, check_split
+from arml.datasets.splits import SPLIT_PARTS, check_split
 from arml.datasets.starter import STARTER_FOLDER, load_starter
 from arml.results.files import read_json
 from arml.tasks.options import StarterOptions
@@ -49,8 +49,8 @@ def test_every_family_loads_as_its_index_says(art):
         assert family.classes == tuple(about["samples"])
         assert family.counts.tolist() == [about["each"]] * len(family.classes)
         assert not family.images.flags.writeable
-        assert sum(len(split[family.name][part]) for part in PARTS) == len(family.classes)
-        assert min(len(split[family.name][part]) for part in PARTS) >= 5
+        assert sum(len(split[family.name][part]) for part in SPLIT_PARTS) == len(family.classes)
+        assert min(len(split[family.name][part]) for part in SPLIT_PARTS) >= 5
         sheet = cv2.imread(str(STARTER_FOLDER / about["file"]), cv2.IMREAD_GRAYSCALE)
         row, column = 7, 13
         tile = sheet[row * 32 : (row + 1) * 32, column * 32 : (column + 1) * 32]

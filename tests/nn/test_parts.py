@@ -28,8 +28,8 @@ class Residual(eqx.Module):
     """x + W_2 relu(W_1 x)."""
 
     # Not in the order in which they are used.
-    second: arml.Linear
-    first: arml.Linear
+    second: arml.nn.Linear
+    first: arml.nn.Linear
 
     def __call__(self, x: Array) -> Array:
         return x + self.second(jax.nn.relu(self.first(x)))
@@ -49,18 +49,18 @@ def residual(problem: Problem, *, key: PRNGKeyArray) -> eqx.Module:
     if len(problem.features) == 3:
         kernel = jax.random.normal(keys[0], (3, 3, 3, 3))
         pictures = [ResidualPictures(Conv2d(kernel, jnp.zeros(3))) for _ in range(2)]
-        return arml.network(pictures, arml.linear(4 * 4 * 3, problem.outputs, key=keys[5]))
+        return arml.network(pictures, arml.nn.linear(4 * 4 * 3, problem.outputs, key=keys[5]))
     blocks = [
-        arml.linear(*problem.features, WIDTH, key=keys[0]),
+        arml.nn.linear(*problem.features, WIDTH, key=keys[0]),
         *(
             Residual(
-                arml.linear(WIDTH, WIDTH, key=keys[2 * i]),
-                arml.linear(WIDTH, WIDTH, key=keys[2 * i - 1]),
+                arml.nn.linear(WIDTH, WIDTH, key=keys[2 * i]),
+                arml.nn.linear(WIDTH, WIDTH, key=keys[2 * i - 1]),
             )
             for i in (1, 2)
         ),
     ]
-    return arml.network(blocks, arml.linear(WIDTH, problem.outputs, key=keys[5]))
+    return arml.network(blocks, arml.nn.linear(WIDTH, problem.outputs, key=keys[5]))
 
 
 def tasks(problem: Problem) -> arml.TaskDistribution:

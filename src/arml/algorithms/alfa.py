@@ -10,15 +10,14 @@ theta <- (1 - b) theta - a grad L_support(theta).
 
 Differences
 - Rates are for mean losses.
-- The rate of each array and step is learned as a multiple of `inner_rate`, where [2] learns the
-  rate itself: Adam's steps would double the small rates of regression at once.
+- The rate of each array and step is learned as a multiple of `inner_rate`. [2] learns the rate
+  itself: one step of Adam would double the small rates of regression.
 - The network's outputs are factors less one, and its last layer starts near zero. So it is MAML
   with a slight decay at first. In [2] the first factors are random, about zero.
-- A task may take more steps than in training. Each further one has the values of the last.
+- A task may take more steps than in training. Each further step uses the values of the last.
 - On 2-D regression the norms of the inner (1,000) and outer gradients (10) have bounds.
-- The outer gradient passes through all that the network reads; in [2] not through the gradients.
-- Base networks, batches and the outer rate are those of the other methods. The authors have 48
-  filters, and batch normalisation with a learned scale.
+- The outer gradient passes through all inputs of the network; in [2] not through the gradients.
+- The authors have 48 filters, and batch normalisation with a learned scale.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Generator(Rule):
     """One inner step with generated rates and decays. Eq. (2) to (4)."""
 
     net: MLP
-    """g, from the means of gradients and weights to factors of rates and decays, less one."""
+    """g: maps the means of gradients and weights to factors of rates and decays, less one."""
     rate: float
     multiples: Float[Array, "steps arrays"]
     """Learned rates, as multiples of `rate`."""

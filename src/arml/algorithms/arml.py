@@ -1,29 +1,27 @@
 """ARML: a task becomes a graph of prototypes, which reads a learned graph of meta-knowledge. The
-reading tailors the shared initialisation.
+result modulates the shared initialisation.
 
-This file is the paper's method, Eq. (2) to (11) in the paper's order, with its ablations and its
-presets: the paper's text, the authors' code, and FiLM gates. Our extensions are in
-`arml_extensions.py`.
+This file is the paper's method, Eq. (2) to (11) in the paper's order, with its ablations and three
+presets: the paper's text, the authors' code, and FiLM gates. `arml_extensions.py` has ours.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
     numbers are this paper's.
 [2] The authors' code, huaxiuyao/ARML (TensorFlow 1). The preset `official` behaves like it.
 
 Differences
-- Rates and the reconstruction weights are for mean losses. The authors' image code divides losses
-  by the shots and sums them: its inner rate .01 is .05 here (5 ways), and its weight .01 is
-  .01 * shots / (ways * queries).
-- `paper`: the text's image step sizes (inner .001, outer .01) are the code's, swapped; we use those
-  of the code. The text does not give the weights mu_1 and mu_2. It has Frobenius norms where the
+- The authors' image code divides losses by the shots and sums them: its inner rate .01 is .05 here
+  (5 ways), and its weight .01 of the reconstruction is .01 * shots / (ways * queries).
+- `paper`: the text's image step sizes (inner .001, outer .01) are those of the code, swapped. We
+  use the code's. The text does not give the weights mu_1 and mu_2. It has Frobenius norms where the
   code has means, so the code's .01 is divided by the number of entries of a mean.
 - `paper`: the text's one-layer GCN has the symmetric normalisation of the paper that it cites. The
-  authors' code normalises by row, so that the edges between vertices have no effect.
-- `paper`: E and F are two layers "with 40 neurons". They have ReLU, as the base network has, which
-  the paper describes in the same words. The authors' code has one linear layer for both.
+  authors' code normalises by row, and then the edges between vertices have no effect.
+- `paper`: E and F are two layers "with 40 neurons". They have ReLU, because the paper describes the
+  base network, which has ReLU, in the same words. The authors' code has one linear layer for both.
 - `paper`: Eq. (4) and (5) give a vertex an edge to itself, sigma(b). Here the diagonals of both
   relations are zero, as in the authors' code; message passing adds its own self-loops.
-- `paper`: in regression E and F read the pairs (x, y), as in the authors' code. Eq. (3) has x
-  alone, which says nothing of the function.
+- `paper`: in regression E and F read the pairs (x, y), as in the authors' code. Eq. (3) has only x,
+  which does not depend on the function.
 - `paper`: Eq. (8) and (9) sum over the K prototypes and divide by the number of samples. Here the
   codes are means over the prototypes.
 - Ablation IV (`vertices=0`) also loses the links of ablation III: links only direct the messages of
@@ -77,11 +75,11 @@ class ClassMeans(eqx.Module):
 
 
 class SoftClusters(eqx.Module):
-    """P = softmax(W_p E(X) + b_p), c_k = P[k] F(X): an assignment that is learned. Eq. (3).
+    """P = softmax(W_p E(X) + b_p), c_k = P[k] F(X): a learned assignment. Eq. (3).
 
     The prototypes are weighted sums, not means: they grow with the number of shots, as in the
-    paper's formula and in the authors' code. With more examples than in its training, a learner
-    gets larger prototypes than it ever saw, and diverges; `most` bounds them.
+    paper's formula and in the authors' code. With more examples than in training the prototypes
+    are larger than in training, and the learner diverges; `most` bounds them.
     """
 
     assign: Linear
@@ -124,7 +122,7 @@ def unlinked(nodes: Nodes) -> Edges:
     return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
 
 
-# The graph of meta-knowledge, and how a task reads it.
+# The graph of meta-knowledge, which a task reads.
 
 
 class Reading(NamedTuple):
@@ -139,8 +137,8 @@ class Reading(NamedTuple):
 
 
 class MetaKnowledgeGraph(eqx.Module):
-    """Learned vertices, their relations, and how a task's prototypes read them. One super-graph
-    joins the prototypes to the vertices; messages travel along its weighted edges."""
+    """Learned vertices and their relations. One super-graph joins a task's prototypes to the
+    vertices, and messages pass along its weighted edges."""
 
     vertices: Float[Array, "vertices d"]
     """H_G."""
@@ -226,8 +224,8 @@ class Relational(Embedder):
 
 
 class ARML(Conditioned):
-    """Encode the task, Eq. (2) to (9); tailor the shared initialisation to its code, Eq. (10), or
-    by the modulation of an ablation; descend, Eq. (1). The outer loss is Eq. (11).
+    """Encode the task, Eq. (2) to (9), modulate the shared initialisation, Eq. (10), and descend,
+    Eq. (1). The outer loss is Eq. (11).
 
         isinstance(arml.build("arml", tasks), arml.ARML)
 
@@ -285,8 +283,8 @@ class ARMLOptions(InnerOptions):
     """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
-    """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
-    the task, the mean of all samples (I)."""
+    """The kind of prototypes: one for each class, for each soft cluster, or for each sample (II);
+    or a single one for the task, the mean of all samples (I)."""
     clusters: Size = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
@@ -312,21 +310,21 @@ class ARMLOptions(InnerOptions):
     gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
-    """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
-    before the activation and not on weights: batch normalisation cancels the scale of a filter."""
+    """One gate for each parameter, for each filter (VII), or for each hidden unit. A unit's gate
+    acts before its activation, not on weights: batch normalisation cancels a filter's scale."""
     gamma_s: AboveZero = 2**0.5
     """Scale of the distances between prototypes and vertices, Eq. (6)."""
     width: Size = 40
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
     hidden: tuple[Size, ...] = ()
-    """Hidden layers of the embedding of vectors; without any it is linear."""
+    """Hidden layers of the embedding of vectors; it is linear if empty."""
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
-    """An embedding F of its own for the values that the soft clusters sum, Eq. (3)."""
+    """A separate embedding F for the values that the soft clusters sum, Eq. (3)."""
     pictures: Literal["authors", "pooled"] = "authors"
-    """Embedding of images: the authors' network, or filters pooled over the picture. Initial
-    vertices are the authors' too (Glorot-uniform, as single rows), or as large as pooled
+    """Embedding of images: the authors' network, or filters pooled over the picture. The initial
+    vertices follow it: the authors' (Glorot-uniform, as single rows), or as large as pooled
     embeddings."""
     window: Size = 3
     """Window of the convolutions in the authors' image embedding."""
@@ -443,8 +441,8 @@ class ARMLOptions(InnerOptions):
 
 
 def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
-    """For classification of vectors, one gate for each unit instead of each weight: a vector may
-    have a thousand numbers, and then each unit has as many weights."""
+    """For classification of vectors, one gate for each unit instead of one for each weight: a
+    vector may have a thousand numbers, and each unit then has a thousand weights."""
     if problem.kind == "regression" or problem.spatial:
         return options
     return replace(options, granularity="filter")
@@ -482,7 +480,7 @@ def official(problem: Problem) -> ARMLOptions:
 
 
 def _film(problem: Problem) -> ARMLOptions:
-    """The paper's method with FiLM gates, and the options that measured best with them on 2-D
+    """The paper's method with FiLM gates, and the options that were best with them on 2-D
     regression."""
     if problem.kind == "regression":
         return ARMLOptions(
@@ -519,7 +517,7 @@ def _film(problem: Problem) -> ARMLOptions:
 
 
 ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    # A mean, or the samples, need no values of their own: F of Eq. (3) goes with the clusters.
+    # F of Eq. (3) serves the clusters only: a mean and the samples do not need it.
     "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
     "II": ("no prototype", {"structure": "samples", "own_values": False}),
     "III": ("no prototype links", {"links": "none"}),

@@ -16,10 +16,9 @@ Differences
   sets. Likelihood, prior and kernel share the factor, so the posterior is not tempered. As in [1],
   a particle's own gradient has the weight 1/particles.
 - There are 5 particles. The follower takes 5 steps, as the other methods do, and the leader one
-  more. Networks and batches are those of the other methods. [2] has 10 particles, 1 step, three
-  hidden layers, 10 tasks and a decay of .98.
+  more. [2] has 10 particles, 1 step, three hidden layers, 10 tasks and a decay of .98.
 - On regression the outer gradient has a bound (.03: its norm is near .01 and has spikes of thirty
-  times that) and the outer rate falls: with neither, three of three trainings were thrown off.
+  times that) and the outer rate falls: with neither, three of three trainings diverged.
 - The step on the log precision of the weights is divided by the number of weights instead: divided
   by the number of labels, it would overshoot in the larger networks.
 - The precision of the noise starts at 2, where the likelihood's gradient is that of the mean
@@ -29,8 +28,8 @@ Differences
   does so on images, but has no code for it; here it is the default for images.
 - The first particle is the given base network. The weights of the others are drawn from a normal of
   the same root mean square, array by array; vectors (zero biases) start as they are.
-- The network normalises queries in its own way for the leader, too.
-- The training loss is the chaser loss, which does not measure quality: the validation score does.
+- The leader's queries are also normalised as the network does it.
+- The training loss is the chaser loss. It does not measure quality: the validation score does.
 """
 
 import math
@@ -160,7 +159,7 @@ class BMAML(Learner):
     def log_posterior(
         self, particle: Particle, outputs: Float[Array, "n outputs"], y: Shaped[Array, "n *targets"]
     ) -> Float[Array, ""]:
-        """log p(theta, lambda, gamma | support), but for a constant."""
+        """log p(theta, lambda, gamma | support), up to a constant."""
         weights = ravel_pytree(particle.weights)[0]
         spread = weights.size * particle.log_lambda - jnp.exp(particle.log_lambda) * (
             weights @ weights
@@ -202,8 +201,8 @@ class BMAML(Learner):
         return Adapted(lambda x: combine_of(self.problem)(jax.vmap(read(x))(follower.weights)))
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The chaser loss: the squared distance of the follower's weights to the leader's, which
-        are held fixed, summed over particles."""
+        """The chaser loss: the squared distance of the follower's weights to the leader's, summed
+        over particles. The leader's weights are held fixed."""
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 
@@ -221,7 +220,7 @@ class BMAML(Learner):
 
 
 def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[Array, ""]:
-    """The log density at `log` of the logarithm of a Gamma variable, but for a constant."""
+    """The log density at `log` of the logarithm of a Gamma variable, up to a constant."""
     return shape * log - rate * jnp.exp(log)
 
 
@@ -247,7 +246,7 @@ METHODS = (
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         preset=bmaml,
-        # With neither, three of three trainings were thrown off, one in its last steps.
+        # With neither, three of three trainings diverged, one in its last steps.
         settings={"regression": {"outer": {"clip": 0.03, "schedule": "cosine"}}},
     ),
 )

@@ -1,5 +1,5 @@
-"""CAVIA: a task adapts a few context parameters, which are inputs of the network. The weights are
-shared by all tasks, and are learned through the adapted context. So a task is a short vector, which
+"""CAVIA: a task adapts a few context parameters, which are inputs of the network. All tasks share
+the weights, which are learned through the adapted context. So a task is a short vector, which
 starts at zero.
 
 [1] Zintgraf, Shiarlis, Kurin, Hofmann and Whiteson, Fast Context Adaptation via Meta-Learning,
@@ -7,8 +7,7 @@ starts at zero.
 [2] The authors' code, lmzintgraf/cavia (PyTorch).
 
 Differences
-- The base network is that of the other methods, with its initial weights, batches and outer rate.
-  For vectors the context enters the first block by a matrix of its own, which is the same as more
+- For vectors the context enters the first block by its own matrix, which is the same as more
   inputs of the network. For pictures a linear layer maps it to a scale and a shift of the third
   block's units (FiLM), as in [2].
 - The scale is 1 + W phi, and the shift has no bias. In [2] the linear layer has a bias, which

@@ -1,6 +1,5 @@
 """Conditioned learners: encode the support set, tailor the shared initialisation to the code,
-descend. MUMOMAML, HSML and ARML are of this kind; each has its own encoder and its own
-modulation."""
+descend. MUMOMAML, HSML and ARML are conditioned; each has its own encoder and modulation."""
 
 import abc
 from collections.abc import Callable

@@ -6,9 +6,8 @@ to the root, and code and root set one gate for each parameter.
 [2] The authors' code, huaxiuyao/HSML (TensorFlow 1).
 
 Differences
-- Rates and the reconstruction weight are for mean losses. The authors' image code divides losses by
-  the shots and sums them: its inner rate .01 is .01 * ways here, and its weight .01 is
-  .01 * shots / (ways * queries).
+- The authors' image code divides losses by the shots and sums them: its inner rate .01 is
+  .01 * ways here, and its reconstruction weight .01 is .01 * shots / (ways * queries).
 - A distance chooses leaves, and a linear score chooses upper clusters: `tree_type` 1 of the
   authors' code, its default. Its other type has distances on every level.
 - Each sample's label follows its embedding as a one-hot vector. In the authors' code this vector is
@@ -47,7 +46,7 @@ from arml.nn.networks import Initialiser, Linear, glorot
 
 Lower = Float[Array, "lower d"]
 Assignment = Callable[[Lower], Float[Array, "lower upper"]]
-"""How much of each lower node goes to each upper one; rows sum to one."""
+"""The share of each lower node that goes to each upper one; rows sum to one."""
 
 
 class Distances(eqx.Module):

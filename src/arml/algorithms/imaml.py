@@ -11,10 +11,10 @@ from phi alone: more inner steps need no more memory. The option `implicit` of `
 
 Differences
 - Each inner step descends on the loss and the proximal term. In [2] the steps descend on the loss,
-  and one more on the proximal term.
+  and one further step on the proximal term.
 - Conjugate gradients take 5 steps, as in [2], but without its damping: it solves with
   2 I + H / (lambda + 10). If H has eigenvalues below -lambda, the solution has no meaning.
-- Normalisation offsets, which tasks share, have an implicit gradient, too.
+- Normalisation offsets, which tasks share, also have an implicit gradient.
 """
 
 from collections.abc import Callable

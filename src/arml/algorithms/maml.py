@@ -1,12 +1,11 @@
-"""MAML: one shared initialisation from which every task descends; and Meta-SGD, which also learns
-the step sizes.
+"""MAML: one shared initialisation from which every task descends. Meta-SGD also learns the step
+sizes.
 
 [1] Finn, Abbeel and Levine, Model-Agnostic Meta-Learning, ICML 2017; code: cbfinn/maml.
 [2] Li, Zhou, Chen and Li, Meta-SGD, 2017 (no official code).
 
 Differences
-- Inner rates are for mean losses. The authors' image code divides the loss by the shots and sums
-  it, so that their .01 is .05 here (5 ways).
+- The authors' image code divides the loss by the shots and sums it: their .01 is .05 here (5 ways).
 - A task takes 5 steps at test, as in training. On miniImageNet the authors' code takes 10 at test,
   and bounds each element of the outer gradient to 10; here it has no bound.
 - On 2-D regression first-order MAML and Meta-SGD bound the norms of their inner gradients (1,000)
@@ -76,8 +75,8 @@ class MAMLOptions(InnerOptions):
     step_rates: bool = False
     """MAML++: learn a rate for each array and inner step; each starts at inner_rate."""
     multi_step: Steps = 0
-    """MAML++: outer steps over which the query losses after all inner steps count, less and less;
-    0 to count only the last."""
+    """MAML++: outer steps during which the query loss after each inner step counts, with a weight
+    that falls; 0 to count only the last."""
 
     def check(self) -> None:
         super().check()

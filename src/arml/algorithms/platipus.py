@@ -39,6 +39,7 @@ from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import combine_of
 
 LOG_SD = -4.0
+"""Initial value of `log_sigma` and `log_v`."""
 
 
 def draw(mean: PyTree, log_sd: PyTree, *, key: PRNGKeyArray) -> PyTree:

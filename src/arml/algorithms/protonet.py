@@ -8,21 +8,19 @@ linear in the embedding.
 [2] The authors' code, jakesnell/prototypical-networks.
 
 Differences
-- The embedding is the base network without its head, so Conv-4 has as many filters as elsewhere.
+- The embedding is the base network without its head.
 - The paper trains on more classes than it tests on (20 or 30 for miniImageNet). Here this is an
-  option of the tasks; the softmax leaves out classes that a task does not have.
-- The outer rate is that of the other methods, constant or falling as a cosine; the authors halve
-  theirs every 2,000 episodes.
-- Normalisation is that of the base network; the authors' code keeps running averages.
+  option of the tasks. The softmax leaves out classes that a task does not have.
+- The authors halve the outer rate every 2,000 episodes, and normalise by running averages.
 - The authors' batch normalisation multiplies each channel by a learned factor, so training can make
   all distances smaller. Conv-4 has no such factor here, as in the code of MAML and of ARML: without
-  a scale the softmax of wide features is nearly certain at first, and its gradient small. The
-  distances may have a scale in its place, constant or learned, as in TADAM.
+  a scale the softmax of wide features is nearly certain at first, and its gradient is small. The
+  distances may have a scale instead, constant or learned, as in TADAM.
 - The distances may be those of linear discriminant analysis, with one spread for all classes, or
   of Simple CNAPS, with one for each (`arml.nn.heads`).
 - With `rotate` each part of a training task is the support set once, and all other examples are the
-  queries. One embedding of the task serves all of these divisions, which makes the gradient less
-  random.
+  queries. All of these divisions use one embedding of the task, which reduces the variance of the
+  gradient.
 """
 
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
-"""Reptile: learn a task with a few steps of Adam, then move the initialisation some way towards the
-adapted weights theta'. It needs no query set and no derivative of the inner loop: the direction
+"""Reptile: learn a task with a few steps of Adam, then move the initialisation part of the way to
+the adapted weights theta'. It needs no query set and no derivative of the inner loop: the direction
 theta' - theta alone finds an initialisation that is near the solutions of many tasks.
 
 [1] Nichol, Achiam and Schulman, On First-Order Meta-Learning Algorithms, 2018; code:
@@ -8,8 +8,8 @@ theta' - theta alone finds an initialisation that is near the solutions of many 
 Differences
 - The outer step theta <- theta + epsilon * mean(theta' - theta) is gradient descent on half the
   squared distance to theta', which is held fixed: the outer optimiser `sgd` with `outer_rate`
-  epsilon. The training loss is that distance; it does not measure quality, the validation score
-  does.
+  epsilon. The training loss is half that distance. It does not measure quality: the validation
+  score does.
 - Meta-training merges a task's support and query set into `shots + queries` examples of each class,
   which the authors do with `--train-shots`.
 - Tasks of one outer step run side by side. Each starts Adam from common second moments, and the

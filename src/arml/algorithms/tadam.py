@@ -21,12 +21,10 @@ Differences
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they
   are scaled and shifted, and apply ReLU last.
 - In ARML's paper TADAM has the embedding E of ARML: two convolutions and two dense layers. Here
-  TADAM has ProtoNet's body, so that the two methods differ only in TADAM's own parts. So its scores
+  TADAM has ProtoNet's body, so the two methods differ only in TADAM's own parts, and its scores
   and the paper's are of different networks.
-- Training is as for the other methods: Adam, 4 tasks of images with an equal number of queries of
-  each class, no weight decay, and on images no bound on gradients. The authors have SGD with
-  momentum and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4
-  and gradients of norm 1 at most.
+- The authors have SGD with momentum and a rate that falls in steps from .1, 2 tasks, 32 queries of
+  any class, a decay of 5e-4 and gradients of norm 1 at most.
 """
 
 from dataclasses import dataclass

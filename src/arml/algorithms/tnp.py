@@ -14,11 +14,11 @@ Differences
 - Blocks: 4, where [1] has 6, of the same width and heads. Layer normalisation stands before
   attention and before the dense layers, and has no parameters; in [1] it stands after them, and has
   a scale and an offset. The maps to queries, keys and values have no biases. As in the code of [1],
-  a query attends to the support set only, so that a prediction depends on no other query.
+  a query attends only to the support set: a prediction does not depend on other queries.
 - Prediction: a normalisation and one linear layer, where [1] has two layers. The standard deviation
   is .01 plus a softplus; in [1] it is an exponential, or .05 plus .95 times a softplus.
-- Training is as for the other methods: 25 tasks in each step, each with as many examples as at
-  test. In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine.
+- In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine. Here all
+  tasks have as many examples as at test.
 - Classification, which [1] does not have: labels are one-hot vectors, pictures are embedded by the
   body of the base network, and the outputs are logits. The order of a task's classes is random, so
   the transformer learns that it does not matter; it is not built in.
@@ -45,7 +45,7 @@ from arml.nn.normalisation import standardised
 
 _Tokens = Float[Array, "_ width"]
 MIN_DEVIATION = 0.01
-"""The least standard deviation that is predicted; a softplus is added to it."""
+"""The smallest predicted standard deviation; a softplus is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,10 @@ _ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curv
 
 
 class TaskLearner(abc.ABC):
-    """Learns tasks of one's own; another class says how."""
+    """Learns a user's tasks; its subclasses define how.
+
+    isinstance(arml.load("regression2d"), arml.TaskLearner)
+    """
 
     problem: "Problem"
     """The problem that it was built for."""
