@@ -217,7 +217,7 @@ def test_from_training_to_the_page(maml, relational, tmp_path, command):
             "train regression2d/maml --run R --inner-rat 1",
             "Unrecognized options: --inner-rat, 1; Perhaps you meant: --algorithm.inner-rate",
         ),
-        ("train regression2d/maml --run R --run S", "--run stands twice: give it once"),
+        ("train regression2d/maml --run R --run S", "--run was given twice: give it once"),
         ("train regression2d/arml --run R --tasks.hidden 8", "--tasks.hidden"),
         ("train regression2d/maml --run R --hidden 8 x", "--network.hidden"),
         ("train regression2d/maml --run R --steps", "Missing value for argument '--steps'"),

@@ -89,5 +89,5 @@ def test_prepare_downloads_and_checks(tmp_path, monkeypatch, capsys):
 def test_what_only_the_user_can_fetch_is_asked_for_before_anything_is_fetched(name, where, capsys):
     assert main(["data", "prepare", name]) == 2
     said = capsys.readouterr().err
-    assert all(text in said for text in ("is not fetched by this program", where, "--from"))
+    assert all(text in said for text in ("cannot fetch", where, "--from"))
     assert not default_folder().exists()

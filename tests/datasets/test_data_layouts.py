@@ -161,7 +161,7 @@ def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, splits, refused):
         lists = archives.ravi(tmp_path, places=places)
         refused(said, "mini-imagenet", ilsvrc, *lists)
     lists[0].write_text("filename,label\n<html>,x\n")
-    refused("is not like n0153282900000005.jpg", "mini-imagenet", ilsvrc, *lists)
+    refused("expected rows like n0153282900000005.jpg", "mini-imagenet", ilsvrc, *lists)
 
 
 @pytest.mark.parametrize("form", ["tar of tars", "folder of tars", "folders"])

@@ -293,7 +293,7 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
         found.summary
     )
     file.write_text('{"size": {"height": 8, "width": 9}}')
-    with pytest.raises(ValueError, match="states no preparation of pictures"):
+    with pytest.raises(ValueError, match="expected a preparation of pictures"):
         extractor_of(path, {})
 
 

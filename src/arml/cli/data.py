@@ -1,5 +1,4 @@
-"""`arml data`: the benchmarks' data sets, prepared once; and `arml features`: pictures become the
-vectors of a frozen model, once."""
+"""`arml data` prepares the benchmarks' data sets; `arml features` computes vectors of pictures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ def data_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the data sets: size, where the archives are from, and whether each is prepared here."""
+    """List the data sets: size, source of the archives, and whether each is prepared here."""
 
 
 def _list(arguments: Sequence[str]) -> int:
@@ -64,7 +63,7 @@ class PrepareOptions:
     name: Positional[str]
     """Data set; `arml data list` names them."""
     source: Annotated[tuple[Path, ...], arg(name="from")] = ()
-    """Archives, or folders that hold archives or their unpacked contents."""
+    """Archives, or folders that contain archives or their unpacked files."""
     out: Path | None = None
     """Folder of the data set; $ARML_CACHE/data/NAME if not given."""
     size: int | None = None
@@ -99,7 +98,7 @@ def _prepare(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesOptions(ModelOptions):
-    """Turn pictures into the vectors of a frozen ONNX model; families that are there stay.
+    """Turn pictures into the vectors of a frozen ONNX model; finished families are kept.
 
     Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
     A source is a folder or zip with one folder for each class, and becomes one family.
@@ -114,13 +113,13 @@ class FeaturesOptions(ModelOptions):
     raw: bool = False
     """Do not scale each vector to the root of its dimension."""
     saw: str | None = None
-    """The training data of the model: a test on its classes is not fair."""
+    """The training data of the model: scores on their classes would be too high."""
 
 
 def features_command(arguments: Sequence[str]) -> int:
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
-        raise ValueError("no pictures: name one or more folders or zips")
+        raise ValueError("no pictures were given: name one or more folders or zips")
     from arml.datasets.features import PHOTOS_MODEL, extractor_of, write_features
     from arml.datasets.folders import named_sources
 
@@ -137,8 +136,8 @@ def features_command(arguments: Sequence[str]) -> int:
     if about["saw"] == "unknown":
         say(
             console,
-            "if that includes test classes, scores will be too high; --saw records what the model "
-            "was trained on",
+            "if these include test classes, scores will be too high; --saw records the training "
+            "data of the model",
         )
     try:
         with Display(Console(stderr=True), "starting") as display:

@@ -1,4 +1,4 @@
-"""How the commands `adapt`, `predict` and `evaluate` have inputs read."""
+"""The reading of inputs for the commands `adapt`, `predict` and `evaluate`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from arml.predict.reading import OnItem
 
 
 def asked_of(learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
-    """How the inputs of the learner of this `name` are to be read: with remarks and progress on the
-    terminal. **Raises** `ValueError` for a path that cannot hold such inputs."""
+    """How to read the inputs of the learner of this `name`: with remarks and progress on the
+    terminal. **Raises** `ValueError` for a path that cannot have inputs of its kind."""
     kind = inputs_of(learner)
     for path in paths:
         if not kind.fits(path):
-            found = "a table" if is_table(path) else "no table"
+            found = "a table" if is_table(path) else "not a table"
             raise ValueError(f"{path} is {found}, and {name} reads {kind.many}: {kind.advice}")
     return Asked(tell=tell, watch=_watched)
 

@@ -17,7 +17,7 @@ from arml.datasets.folders import default_folder
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 
 _CACHE_FILE = "list.json"
-"""What `arml list` names, in the cache."""
+"""The file in the cache with the names of `arml list`."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def list_command(arguments: Sequence[str]) -> None:
 
 
 def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """The descriptions of everything of this name, by its kind, and the recipes that belong to it,
-    with the options that they need; all if `what` is None.
+    """The descriptions of everything with this name, by kind, and its recipes with the options that
+    they need; all if `what` is None.
 
     **Raises** `ValueError` with the nearest names for an unknown one.
     """
@@ -82,8 +82,8 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]
 def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The descriptions of everything, by its kind, and of each recipe the options that it needs.
 
-    They are kept in the cache, because the methods load JAX. A change of the package makes them
-    anew. With plug-ins and other packages' methods nothing is kept.
+    They are cached, because the methods load JAX, until the package changes. With plug-ins and
+    other packages' methods they are not cached.
     """
     from arml.core.registry import points
     from arml.plugins.loading import as_options
@@ -103,7 +103,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         if kept["key"] == key:
             return kept["every"], kept["needs"]
     every, needs = _read_catalogue()
-    with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+    with suppress(OSError, RunError):  # a cache that cannot be written only costs time
         place.parent.mkdir(parents=True, exist_ok=True)
         write_json(place, {"key": key, "every": every, "needs": needs})
     return every, needs
@@ -131,8 +131,8 @@ def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 @cache
 def study_scores() -> JsonView:
-    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
-    each method `scores` and `minutes`."""
+    """The study's scores by setting: `metric`, `steps`, `protocol`, `tasks`, and of each method
+    `scores` and `minutes`."""
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
@@ -165,8 +165,8 @@ def _print_recipes(console: Console, recipes: Mapping[str, str]) -> None:
             notes[
                 f"score: {'accuracy' if percent else 'mean squared error'} on {facts['tasks']:,} "
                 f"test tasks ({facts['protocol'].partition(', ')[0]}) after {facts['steps']:,} "
-                "steps, a mean over the study's trainings (one to five); which differences are "
-                "more than chance: study/README.md"
+                "steps, a mean over the study's trainings (one to five); study/README.md shows "
+                "which differences are more than chance"
             ] = None
         methods = every["methods"] | every["variants"]
         about = methods[method] if one_setting else every["settings"][place][:-1]
@@ -174,6 +174,6 @@ def _print_recipes(console: Console, recipes: Mapping[str, str]) -> None:
     console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)
     first, needs = next(iter(recipes.items()))
-    # What it needs are placeholders, and not quoted.
+    # Its needs are placeholders, and are not quoted.
     run = command("--run", f"runs/{first}").removeprefix("arml")
     say(console, f"Train one: arml train {first}{needs and ' ' + needs}{run}")

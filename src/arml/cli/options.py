@@ -35,15 +35,15 @@ class TrainingOptions:
     data: Annotated[tuple[str, ...], arg(aliases=("--tasks.data",))] = ()
     """Folders or zips of pictures, or folders of features; each is a family."""
     minutes: float | None = None
-    """Train for about this time: a few steps are timed first."""
+    """Time of the training, approximately: a few steps are timed first."""
     steps: int | None = None
     """Outer steps; those of the recipe if neither these nor minutes are given."""
     network: str | None = None
-    """A network in place of the recipe's: `arml list` names them."""
+    """A network instead of the recipe's: `arml list` names them."""
     outer: str | None = None
-    """An outer optimiser of a plug-in in place of the recipe's."""
+    """An outer optimiser of a plug-in instead of the recipe's."""
     ways: Annotated[int | None, arg(aliases=("--tasks.ways",))] = None
-    """Classes of a task. Options of a method that depend on the shape follow."""
+    """Classes of a task. The method's options that depend on the shape are adjusted."""
     shots: Annotated[int | None, arg(aliases=("--tasks.shots",))] = None
     """Examples of each class."""
     queries: Annotated[int | None, arg(aliases=("--tasks.queries",))] = None
@@ -63,7 +63,7 @@ class Parsed(Generic[T]):
     options: T
     experiment: Experiment
     lines: list[str]
-    """A line for each choice that was made for the user, who named no recipe."""
+    """Without a recipe: a line for each choice that was made for the user."""
     words: list[str]
     """The words that chose the experiment, without its steps."""
 
@@ -117,8 +117,8 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
 
 
 def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) -> Experiment:
-    """The experiment with as many steps as fit in the minutes that were asked for, or in
-    `MINUTES` if the user gave data alone. A run that exists keeps its steps."""
+    """The experiment with as many steps as fit in the given minutes, or in `MINUTES` if the user
+    gave only data. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
     minutes = options.minutes
     if minutes is None and parsed.lines and not options.steps:
@@ -152,7 +152,7 @@ def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
 
 def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experiment:
     """The experiment changed by the options among the words."""
-    # A part is annotated as a protocol, and tyro needs the class of its options.
+    # The annotation of a part is a protocol, and tyro needs the class of its options.
     types: dict[str, Any] = {part: type(getattr(experiment, part)) for part in REGISTRIES}
     types["recipe"] = Annotated[str, Suppress]
     fields = dataclasses.fields(experiment)

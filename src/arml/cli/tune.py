@@ -40,10 +40,10 @@ class TuneOptions(TrainingOptions):
     """Trials that run at the same time. The same command on other machines that share the folder,
     or the storage, joins the search."""
     storage: str | None = None
-    """A database for Optuna's record, such as sqlite:///FILE or postgresql://..., where machines
-    do not share the folder. The search has the folder's name in it."""
+    """A database for Optuna's record if machines do not share the folder: sqlite:///FILE or
+    postgresql://... The search is named after the folder."""
     on: str | None = None
-    """Run the workers on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    """Run the workers on a Ray cluster: `ray` for that of $RAY_ADDRESS or a new one here, or
     ray://HOST:PORT."""
 
 
@@ -51,7 +51,7 @@ def tune_command(arguments: Sequence[str]) -> int:
     parsed = read_command(TuneOptions, arguments, prog="arml tune")
     options, experiment = parsed.options, parsed.experiment
     if options.minutes is not None:
-        raise ValueError("--minutes does not suit a search: give --steps")
+        raise ValueError("a search has no --minutes: give --steps")
     experiment.check()
     search = space(options.search, experiment) or usual(experiment)
 
@@ -91,14 +91,14 @@ def tune_command(arguments: Sequence[str]) -> int:
             say(
                 console,
                 f"this trains all {recipe(experiment.recipe).steps:,} steps with options that were "
-                f"found in {experiment.steps:,}, and so long a training may need others, such as a "
-                f"lower rate; as long as the trials: {best['short']}",
+                f"best after {experiment.steps:,}; a longer training may need others, for example "
+                f"a lower rate; to train as long as the trials: {best['short']}",
             )
     if (open_ := options.trials - len(ended)) > 0 and not stop():
         say(
             console,
-            f"{open_} trials have not ended: other processes have them, or died with them; the "
-            "same command takes up those of dead processes",
+            f"{open_} trials have not ended: other processes run them, or died; the same command "
+            "continues those of dead processes",
         )
     if stop():
         again = command("tune", *arguments)

@@ -1,12 +1,11 @@
-"""Vectors that a frozen image model makes of pictures, and their folders on disk.
+"""Vectors of pictures, computed by a frozen image model, and their folders on disk.
 
-The model is an ONNX file, which onnxruntime runs: one of torchvision or timm, DINOv2, the image
-tower of CLIP or a whole CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats
-or bytes, whose sizes may be fixed or free; an input of texts gets a constant. Its output is `[n,
-d]`; or tokens `[n, t, d]`, of which the first or the mean is taken; or `[n, d, h, w]`, which is
-averaged over places. Its weights may be in a second file beside it. A file
-`preprocessor_config.json` there, as Hugging Face's repositories have it, states how pictures are
-prepared.
+The model is an ONNX file: one of torchvision or timm, DINOv2, the image tower of CLIP or a whole
+CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats or bytes, whose sizes may
+be fixed or free; an input of texts gets a constant. Its output is `[n, d]`; or tokens `[n, t, d]`,
+of which the first or the mean is taken; or `[n, d, h, w]`, whose mean over positions is taken. Its
+weights may be in a second file beside it. If `preprocessor_config.json` is there, as in Hugging
+Face's repositories, it states how pictures are prepared.
 
 On disk a family is a folder with `vectors.npy`, float32 `[n, d]` in order of class and then of
 picture, and `features.json`, which is written last. It has the classes, the counts, the source and
@@ -50,7 +49,7 @@ from arml.results.files import (
 from arml.results.machine import extra
 
 PHOTOS_MODEL = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
-"""The model of photographs that the package carries: see its licence beside it."""
+"""The package's model of photographs; its licence is beside it."""
 IMAGENET_CHANNELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
 TRAINING_DATA_KEY = "arml.saw"
@@ -65,37 +64,35 @@ _PICTURE_TYPES: dict[str, type[np.generic]] = {
     "tensor(uint8)": np.uint8,
 }
 TEXT_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
-"""Types of the inputs of texts."""
 CLIP_EMBEDDING = "image_embeds"
-"""The output of CLIP that is taken, wherever it stands."""
+"""The output that is taken if a model has it."""
 IMAGENET_CLASS_COUNTS = (1000, 1001, 21841, 21842, 21843)
 """Numbers of ImageNet's classes."""
 PREPROCESSOR_CONFIG = "preprocessor_config.json"
 Pool = Literal["cls", "mean", "none"]
-"""The first token, the mean over tokens or places, or all numbers."""
+"""The first token, the mean over tokens or positions, or all numbers."""
 
 
 class Extractor:
-    """A frozen model, ready to run. `about` says everything on which its vectors depend, as plain
-    data; `summary` says it in a line, with what was assumed.
+    """A frozen model, ready to run. `about` has everything on which its vectors depend, as plain
+    data; `summary` has it in a line, with the assumptions.
 
     **Arguments**
 
     - `output`: the name of the output, or of a value inside the model (extra `onnx`); if None, the
       embedding of CLIP, or else the first.
-    - `pool`: the vector of an output with tokens or places; if None, the mean over places, and of
-      tokens the first, or the mean if there is none before a square of tokens.
+    - `pool`: the vector of an output with tokens or positions. If None, the mean over positions; of
+      tokens the class token, or their mean if their number is a square and leaves none for it.
     - `size`: pixels a side; if None, the size that the model states, or else 224.
-    - `mean`, `std`: one number a channel: pixels in [0, 1] minus the mean, divided by the
+    - `mean`, `std`: one number for each channel: pixels in [0, 1] minus the mean, divided by the
       deviation; if None, ImageNet's. Unused if the model takes bytes.
-    - `unit`: scale every vector to the same length, the root of its dimension, so that entries are
-      about 1.
+    - `unit`: scale every vector to the root of its dimension: entries are then about 1.
     - `crop`: see `arml.datasets.decode.cropped`.
     - `bgr`: the model takes blue first.
-    - `saw`: the data that the model was trained on, if its file does not say it.
+    - `saw`: the training data of the model, if its file does not state them.
     - `threads`: compute one batch; 0 for all cores.
 
-    **Raises** `ValueError` in one line for a file that is not such a model.
+    **Raises** `ValueError` in one line for any other file.
     """
 
     def __init__(
@@ -160,7 +157,7 @@ class Extractor:
             f"{self.path.name}: {'; '.join(parts)}; output {self.output!r} [{shape}]{taken}"
         )
         self.doubt = ""
-        """Why the output may be the wrong one, and which to take; empty if it may not."""
+        """A warning that the output may be the wrong one, with a better one; or empty."""
         if output is None and rank == 2 and self.dimension in IMAGENET_CLASS_COUNTS:
             before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
             self.doubt = (
@@ -212,7 +209,7 @@ class Extractor:
         self._sides = shape[2:] if self.channels_first else shape[1:3]
         self.fixed = isinstance(shape[0], int)
         self.batch = max(shape[0], 1) if self.fixed else BATCH_SIZE
-        """How many pictures it takes at once; `fixed` if it takes no other number."""
+        """The number of pictures that it takes at once; `fixed` if it takes only this number."""
         self.texts: dict[str, np.ndarray] = {
             one.name: np.ones(
                 [n if isinstance(n, int) else 1 for n in one.shape], TEXT_TYPES[one.type]
@@ -287,10 +284,10 @@ class Extractor:
 
 
 def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """An ONNX file, and the files with its weights by the names that it gives. These lie in its
-    folder, or as links in the folder of the file that it links to.
+    """An ONNX file, and the files with its weights by their names in it. They are in its folder, or
+    in that of the file to which it links.
 
-    **Raises** `ValueError` for a name that leads elsewhere, and for a file that is not there.
+    **Raises** `ValueError` for a name that leads elsewhere, and for a missing file.
     """
     data, outside = path.read_bytes(), dict[str, bytes]()
     for found in EXTERNAL_WEIGHTS.finditer(data):
@@ -301,7 +298,7 @@ def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
             if ".." in Path(name).parts or not any(file.is_relative_to(home) for home in homes):
                 raise ValueError(f"one with weights in {name!a}, outside of its folder")
             if not file.is_file():
-                raise ValueError(f"one whose weights are in {name!a}: put that file beside it, too")
+                raise ValueError(f"one whose weights are in {name!a}: put that file beside it")
             outside[name] = file.read_bytes()
     return data, outside
 
@@ -315,11 +312,11 @@ def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
 
 
 def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
-    """The model with the options that were `given` (those that are not None), others as
-    `preprocessor_config.json` states them in its folder (or above, if the folder is named onnx),
-    and the rest as `otherwise`.
+    """The model with the options that were `given` (those that are not None), others from
+    `preprocessor_config.json` in its folder (or above, if the folder is named onnx), and the rest
+    from `otherwise`.
 
-    **Raises** `ValueError` as `Extractor`, and for such a file that cannot be read.
+    **Raises** `ValueError` as `Extractor`, and for a configuration that cannot be read.
     """
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
@@ -335,7 +332,9 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
     try:
         stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS_MODEL else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise ValueError(f"{file}: it states no preparation of pictures ({error})") from error
+        raise ValueError(
+            f"{file}: expected a preparation of pictures, got another file ({error}): remove it"
+        ) from error
     found = Extractor(path, **{**otherwise, **stated, **given})
     if used := [name for name in stated if name not in given]:
         found.summary += f"; {', '.join(used)} from {PREPROCESSOR_CONFIG}"
@@ -344,8 +343,8 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
 
 
 def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
-    """The options that Hugging Face's `preprocessor_config.json` states; and in words the fields
-    that it lacks, with the values that are taken, and those that cannot be followed."""
+    """The options in Hugging Face's `preprocessor_config.json`; and in words the fields that it
+    lacks, with the values that are used, and those that are ignored."""
     stated = {name: value for name, value in stated.items() if value is not None}
     lacking = []
 
@@ -358,7 +357,7 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
         if isinstance(value, dict):
             sides = {int(v) for k, v in value.items() if k in ("height", "width", "shortest_edge")}
             if len(sides) != 1:
-                raise ValueError(f"{value} is no size of a square")
+                raise ValueError(f"{value} is not the size of a square")
             (value,) = sides
         return int(value)
 
@@ -392,27 +391,27 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
             found["crop"] = [share, share] if stretched else share
     doubts = [f"which lacks {', '.join(lacking)}"] if lacking else []
     if not stated.get("do_resize", True):
-        doubts.append("but pictures are resized, in spite of do_resize")
+        doubts.append("but pictures are resized, despite do_resize")
     return found, doubts
 
 
 def _with_output(data: bytes, output: str, names: Sequence[str]) -> bytes:
-    """A model with a value inside it as an output, too."""
+    """The model with one more output: a value inside it."""
     onnx = extra("onnx", "onnx", "outputs inside of models")
     model = onnx.load_from_string(data)
     inside = [name for node in model.graph.node for name in node.output]
     if output not in inside:
         close = get_close_matches(output, inside, 3)
         raise ValueError(
-            f"one without an output {output!r}: name one of {', '.join([*names, *close])}"
+            f"one without the output {output!r}: name one of {', '.join([*names, *close])}"
         )
     model.graph.output.append(onnx.ValueInfoProto(name=output))
     return bytes(model.SerializeToString())
 
 
 def _before(path: Path, output: str) -> str | None:
-    """The input of the last product of matrices, which makes the output; None if there is no such
-    product, or no package to see it."""
+    """The input of the last matrix product before the output; None if there is none, or the extra
+    `onnx` is missing."""
     try:
         nodes = (
             extra("onnx", "onnx", "a look into models")
@@ -437,7 +436,7 @@ def _brief(error: Exception) -> str:
 
 
 def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -> Extractor:
-    """The extractor that `about` describes, from the file `model`, or the model that ships.
+    """The extractor that `about` describes, from the file `model`, or from the package's model.
 
     **Raises** `ValueError` in one line if that file is another model.
     """
@@ -481,10 +480,10 @@ def write_features(
 ) -> tuple[Json, bool]:
     """Write the features of a folder or zip of pictures in `folder`, unless they are there.
 
-    `place` is the place of the family among those that are used together: tasks draw families by
-    place.
+    `place` is the index of the family among those that are used together: tasks draw families by
+    index.
 
-    **Returns** the index, and whether there was anything to do.
+    **Returns** the content of `features.json`, and whether it was written.
 
     **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
     cannot be read, a model that fails, or a full disk.
@@ -526,8 +525,8 @@ def _index(folder: Path) -> Features:
 
 
 def feature_folders(path: str | Path) -> dict[Path, Features]:
-    """The folders of families at or directly below `path`, in order of place, with their indices;
-    empty if there are none."""
+    """The folders of families at or directly below `path`, in order of their `place`, with the
+    content of `features.json`; empty if there are none."""
     path = Path(path)
     here = (
         [path]
@@ -539,8 +538,7 @@ def feature_folders(path: str | Path) -> dict[Path, Features]:
 
 
 def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]:
-    """The families in folders that `arml features` made, in order of place; and the model that made
-    their vectors.
+    """The families in folders of `arml features`, in order of their `place`; and their model.
 
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
     one name.

@@ -1,10 +1,9 @@
-"""A person's own pictures: folders and zips with labelled pictures, and pictures to predict.
+"""A user's pictures: folders and zips with labelled pictures, and pictures to predict.
 
-One rule holds for support, query and training folders. A file is a picture if its name ends like
-one; the files of file managers are skipped, and all others (notes, annotations) are left out. The
-label of a picture is the name of its folder, or stands in a table `labels.csv`. For training, a
-source becomes one family of tasks; its decoded pictures are kept in `$ARML_CACHE/images` under a
-key that is made of their content.
+One rule holds for support, query and training folders: a file is a picture if it has the suffix of
+one, and all others are left out. The label of a picture is the name of its folder, or is in a table
+`labels.csv`. For training, a source becomes one family of tasks. Its decoded pictures are cached in
+`$ARML_CACHE/images` by their content.
 """
 
 import csv
@@ -30,9 +29,9 @@ from arml.datasets.decode import LOG, SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
 CACHE_FORMAT = 3
-"""Raise it whenever the same files would give other pixels than before."""
+"""Of cached pictures: raise it whenever the same files would give other pixels than before."""
 PICTURES_PER_WRITE = 128
-"""Pictures that are decoded before they are written."""
+"""Pictures that are decoded before each write."""
 LABELS_FILE = "labels.csv"
 SPLIT_PARTS = ("train", "validation", "test")
 PART_FOLDERS = {
@@ -42,11 +41,11 @@ PART_FOLDERS = {
 }
 """Folders that state the split of their classes."""
 Progress = Callable[[str, int, int], None]
-"""Called with the name of the work, such as a family, how much is done, and how much there is."""
+"""Called with the name of the work (for example of a family), the amount done, and the total."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
-    """The progress of which nobody is told."""
+    """A `Progress` that does nothing."""
 
 
 Parts = dict[str, list[str]]
@@ -62,9 +61,9 @@ class _Source:
     split: Parts | None
     """The split that its folders state."""
     left_out: list[Path]
-    """Its files that are no pictures."""
+    """Its files that are not pictures."""
     remarks: list[str]
-    """How its folders were understood, where another reading was possible."""
+    """The interpretation of its folders, where there are others."""
 
     @property
     def pictures(self) -> list[Member]:
@@ -73,7 +72,7 @@ class _Source:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many pictures each class has."""
+        """The number of pictures of each class."""
         return {name: len(members) for name, members in self.classes.items()}
 
     @property
@@ -100,9 +99,9 @@ class _Source:
 class ImageFamily:
     """All images of one source, in order of class and then of file name.
 
-    `images` is a read-only memory map of pixels, or of vectors that stand for images. Class `i` has
-    `counts[i]` of them, from `first[i]` on. `digest` is a SHA-256 of the source's content, the same
-    at every size. `split` is the published or stated split of its classes, if it has one.
+    `images` is a read-only memory map of pixels, or of vectors of images. Class `i` has `counts[i]`
+    of them, from `first[i]` on. `digest` is a SHA-256 of the source's content, the same for every
+    size. `split` is the published or stated split of its classes, if it has one.
     """
 
     name: str
@@ -143,11 +142,9 @@ def open_source(
 
     The pictures are in one folder for each class, perhaps below common top folders, and some in
     folders within it. These folders may be in folders `train`, `valid` and `test`, which state a
-    split. Or a table `labels.csv` has the name of a picture and its label in its first two columns,
-    under a header.
+    split. Or a table `labels.csv` has a header, and in its first two columns names and labels.
 
-    **Raises** `ValueError` in one line for a source that is missing, unsafe or laid out in another
-    way.
+    **Raises** `ValueError` in one line for a source that is missing, unsafe or has another layout.
     """
     if path.is_file() and not zipfile.is_zipfile(path):
         raise ValueError(
@@ -210,7 +207,7 @@ def _by_folder(
         if len(own - aside) > 1:
             pairs = [(name, member) for name, member in pairs if name[depth] not in aside]
             remarks = [
-                f"the folder {head} is left out, because this is the name of a part of a data set; "
+                f"the folder {head} is left out, because it is named after a part of a data set; "
                 "rename it if it is a class"
                 for head in sorted(aside)
             ]
@@ -230,9 +227,9 @@ def _by_folder(
         if parted and part is not None and label not in split[part]:
             if label in classes:
                 raise ValueError(
-                    f"{path}: expected other classes in each of the folders train, valid and test, "
-                    f"got {label!r} in two of them: few-shot learning is tested on classes that "
-                    "had no part in the training"
+                    f"{path}: expected different classes in the folders train, valid and test, got "
+                    f"{label!r} in two of them: few-shot learning is tested on new classes, so "
+                    "remove it from one"
                 )
             split[part].append(label)
         classes[label].append(member)
@@ -240,8 +237,8 @@ def _by_folder(
 
 
 def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
-    """The pictures of each label of `labels.csv`; a picture is named by its path from the table on,
-    by its file name, or by its file name without its ending."""
+    """The pictures of each label of `labels.csv`, which names a picture by its path below the
+    table's folder, or by its file name with or without the suffix."""
     folder = table.name.rpartition("/")[0]
     named: defaultdict[str, list[Member]] = defaultdict(list)
     for member in pictures:
@@ -284,9 +281,9 @@ def files_of(
     many: str = "images",
 ) -> tuple[list[Member], list[Path]]:
     """The files among `paths`, and in the folders and zips among them every file with one of these
-    suffixes; and the files there that are left out. Zips stay open as long as `opened`.
+    suffixes; and the other files there. Zips stay open as long as `opened`.
 
-    **Raises** `ValueError` for a path that does not exist, and if there is no such file.
+    **Raises** `ValueError` for a path that does not exist, and if no file is found.
     """
     pictures: list[Member] = []
     others: list[Path] = []
@@ -317,17 +314,14 @@ def load_families(
     check: Callable[[str, dict[str, int], Parts | None], None] = lambda name, counts, split: None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
-    """Load folders or zip files of labelled pictures, one family each, named after the source.
+    """Load folders or zip files of labelled pictures (see `open_source`), one family each.
 
-    **Arguments**
+    Images become `size x size` pixels (stretched if they are not square). `check` is called with
+    the name, the images of each class and the stated split of each source, before any image is
+    decoded. It may raise an error.
 
-    - `sources`: as `open_source` reads them.
-    - `size`: images become `size x size` pixels (stretched when they are not square).
-    - `check`: called with the name, the images of each class and the stated split of each source,
-      before any image is decoded; it may raise an error.
-
-    **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
-    that has a file that is not an image; and for two sources of one name.
+    **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, and
+    for two sources of one name.
     """
     with ExitStack() as opened:
         paths = named_sources(sources).items()
@@ -381,7 +375,7 @@ def write_pictures(
     convert: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Write pictures, or the rows that `convert` makes of some, as a `.npy` file, atomically.
+    """Write pictures, or the rows that `convert` makes of them, as a `.npy` file, atomically.
 
     **Raises** `ValueError` for a file that is not a picture, and if nothing can be written.
     """
@@ -409,7 +403,7 @@ def _cached(place: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def npy_header(kind: str, shape: tuple[int, ...]) -> bytes:
-    """The header of a `.npy` file of numbers of this kind, such as `|u1` or `<f4`."""
+    """The header of a `.npy` file of numbers of this kind, for example `|u1` or `<f4`."""
     header = io.BytesIO()
     about = {"descr": kind, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, about)

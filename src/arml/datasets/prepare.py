@@ -1,9 +1,8 @@
-"""A prepared data set on disk: an index, and one array of pictures for each family and part; and
-how it is made from a publisher's archives, in one pass over each archive.
+"""A prepared data set on disk (a store): an index, and one array of pictures for each family and
+part (`bird.train.npy`, uint8 `[n, size, size, 3]`), which are memory-mapped.
 
-The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped. A store appears as a
-whole: it is made in another folder, which is then renamed. An interrupted call leaves the
-downloads, and no store.
+A store is made from a publisher's archives, in one pass over each, in another folder that is then
+renamed. An interrupted call leaves the downloads, and no store.
 """
 
 import hashlib
@@ -52,14 +51,14 @@ from arml.results.files import (
 
 INDEX_FILE = "index.json"
 _DOWNLOAD_TIMEOUT = 60
-"""How long a server may send nothing."""
+"""Seconds without data after which a download fails."""
 
 
 # --- a store
 
 
 class Arrays(TypedDict):
-    """The entry of a part of a family."""
+    """A part of a family in the index."""
 
     bytes: Count
     sha256: Text
@@ -68,7 +67,7 @@ class Arrays(TypedDict):
 
 
 class About(TypedDict):
-    """The entry of a family; `prepare` adds where its pictures are from."""
+    """A family in the index; `prepare` adds the source of its pictures."""
 
     parts: dict[Literal["train", "validation", "test"], Arrays]
 
@@ -89,7 +88,7 @@ class Store:
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """The families whose pictures somebody else resized before, in words."""
+        """The families whose pictures were resized before, in words."""
         said = ((f, about.get("copy")) for f, about in self.index["families"].items())
         return tuple(f"{copy} of {family}" for family, copy in said if copy)
 
@@ -99,7 +98,7 @@ class Store:
         return sum(entry["bytes"] for _, _, entry, _ in self.entries())
 
     def entries(self) -> Iterator[tuple[str, str, JsonView, Path]]:
-        """Family, part, entry and file of each array."""
+        """Family, part, index entry and file of each array."""
         for family, about in self.index["families"].items():
             for part, entry in about["parts"].items():
                 yield family, part, entry, self.folder / f"{family}.{part}.npy"
@@ -133,7 +132,7 @@ def place(store: str) -> Path:
 
 
 def prepared_here() -> list[str]:
-    """The data sets that are prepared here."""
+    """The names of the data sets in the cache."""
     return [name for name in DATA_SETS if (place(name) / INDEX_FILE).exists()]
 
 
@@ -182,7 +181,7 @@ def verify(store: Store, progress: Progress = quiet) -> None:
         done += entry["bytes"]
 
 
-# --- the making of a store
+# --- making a store
 
 
 class _Job(NamedTuple):
@@ -204,17 +203,16 @@ def prepare(
     unverified: bool = False,
     progress: Progress = quiet,
 ) -> Path:
-    """Make the store of a data set, or check every byte of it if it is there already; returns its
-    folder.
+    """Make the store of a data set, or check every byte of it if it exists; returns its folder.
 
     **Arguments**
 
     - `given`: the user's own archives or folders; others are downloaded if that is permitted.
     - `folder`: of the store; `$ARML_CACHE/data/<name>` if None.
     - `size`: pixels a side; the data set's own if None.
-    - `unverified`: take archives whose checksum is not the published one.
+    - `unverified`: accept archives whose checksum is not the published one.
 
-    **Raises** `ValueError` in one line. No file stays if an archive is refused.
+    **Raises** `ValueError` in one line. If an archive is refused, no file stays.
     """
     if name not in DATA_SETS:
         raise ValueError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}")
@@ -265,11 +263,10 @@ def prepare(
 
 
 def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Archive]:
-    """The user's own archives or folders of a family, and the archives to download.
+    """The user's own archives or folders of a family, and the archives to download. With `single`
+    the given paths are for this family, whatever their names.
 
-    `single` says that the given paths are for this family, whatever their names.
-
-    **Raises** `ValueError` for an archive that only the user can fetch; it says where.
+    **Raises** `ValueError` for an archive that only the user can fetch.
     """
     for path in given:
         if not path.exists():
@@ -289,11 +286,10 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
         found = [*unpacked, *lists] if unpacked else found
     for one in found:
         if isinstance(one, Archive) and one.url is None:
-            # Of several families, each is known by the name of its folder.
+            # If there are several families, the name of its folder identifies each.
             where = "" if single else f", in a folder {family.folder or name}"
             raise ValueError(
-                f"{one.name} is not fetched by this program: {one.instructions}, and give it with "
-                f"--from{where}"
+                f"arml cannot fetch {one.name}: {one.instructions}, and give it with --from{where}"
             )
     return found
 
@@ -301,7 +297,7 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
 def _job(
     name: str, sources: Sequence[Path | Archive], unverified: bool, progress: Progress
 ) -> _Job:
-    """The work to do, as far as it is known without decoding."""
+    """The work to do, from the names and the annotations of the files."""
     family = PUBLISHED_FAMILIES[name]
     paths, records = [], []
 
@@ -313,7 +309,7 @@ def _job(
         records.append({"archive": path.name, "md5": md5})
         return path
 
-    # A copy that has the listed pictures alone needs no list.
+    # A copy with only the listed pictures needs no list.
     lists = [source for source in sources if isinstance(source, Archive) and source.list]
     paths = [take(source) for source in sources if source not in lists]
     progress(f"listing {name}", 0, 0)
@@ -338,7 +334,7 @@ def _job(
 
 
 def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
-    """`84 px copy` if somebody else made all pictures squares of this size; else nothing."""
+    """`84 px copy` if all pictures were resized to squares of this size before; else empty."""
     some = [pictures[0] for classes in parts.values() for pictures in classes.values()][:20]
     files = [picture.source / picture.name for picture in some]
     sizes = {size_of(file.read_bytes(), where=str(file)) for file in files if file.is_file()}
@@ -347,8 +343,8 @@ def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
 
 
 def _checked(family: Family, path: Path, progress: Progress) -> str | None:
-    """The checksum of a file that is one of the published archives; None if there is no checksum
-    to compare with. **Raises** `ValueError` for another file."""
+    """The checksum of a published archive; None if no checksum is published. **Raises**
+    `ValueError` for another file."""
     known = [archive for archive in family.archives if archive.md5]
     if not known or path.is_dir() or path.suffix == ".csv":
         return None
@@ -357,7 +353,7 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     if got not in (one.md5 for one in known):
         raise ValueError(
             f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}; "
-            f"{archive.instructions}, or give --unverified to take this one as it is"
+            f"{archive.instructions}, or give --unverified to accept this one"
         )
     return got
 
@@ -440,7 +436,7 @@ def _members(job: _Job, places: Mapping[str, tuple[str, int, Picture]]) -> Itera
 
 
 def _entry(folder: Path, job: _Job, through: str) -> Json:
-    """The index's entry of a family, or of the family through a filter, which is made here."""
+    """The index entry of a family, or of the family through a filter, whose pictures it makes."""
     parts: Json = {}
     for part, classes in job.parts.items():
         path = folder / f"{job.family}.{part}.npy"

@@ -1,9 +1,9 @@
-"""Published data sets: where their archives are, what these contain, and how classes are split.
+"""Published data sets: their archives, the contents of these, and the splits of their classes.
 
 `arml/data/benchmarks.toml` has the archives, authors and terms of each family. Data that may not be
 passed on are never downloaded: the user must accept their terms at the publisher. The splits are in
-`arml/data/splits/`: the classes of each part, or the rule that draws them if they depend on how
-many pictures a class has.
+`arml/data/splits/`: the classes of each part, or the rule that draws them by the number of pictures
+of each class.
 """
 
 import json
@@ -40,16 +40,14 @@ class Archive:
 
     @property
     def instructions(self) -> str:
-        """How a user gets it."""
+        """How to get it."""
         return self.get or f"fetch {self.url}"
 
 
 @dataclass(frozen=True)
 class Family:
-    """A published collection of pictures, which becomes one family of tasks.
-
-    `size` is in pixels a side; `square` is the side of the publisher's pictures, if all are square.
-    """
+    """A published collection of pictures, which becomes one family of tasks. `size` is in pixels a
+    side; `square` is the side of the publisher's pictures, if all are square."""
 
     layout: str
     split: str
@@ -65,8 +63,8 @@ class Family:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that `arml data prepare` makes: the families of these names, and each again
-    through the filters. `pixels` a side are those of the families if they are 0."""
+    """A data set that `arml data prepare` makes: the families of these names, and each also
+    through the filters. `pixels` a side; if 0, those of the families."""
 
     about: str
     names: tuple[str, ...]
@@ -113,7 +111,7 @@ DATA_SETS: dict[str, DataSet] = {
 
 
 class Picture(NamedTuple):
-    """One picture of a family: the archive or folder that has it, its name there, and the part to
+    """One picture of a family: the archive or folder that has it, its name there, and the box to
     keep; None for the whole."""
 
     source: Path
@@ -150,7 +148,7 @@ class Files(NamedTuple):
         return {first: rest.strip() for first, rest in (line.split(maxsplit=1) for line in lines)}
 
     def root(self, name: str) -> str:
-        """The folder of the annotation `name`, with a final `/` or empty."""
+        """The folder of the annotation `name`, with a final `/`, or empty."""
         places = [one for one in self.annotations if f"/{one}".endswith(f"/{name}")]
         if not places:
             raise LookupError(name)
@@ -198,7 +196,7 @@ def classes_of(layout: str, files: Files) -> Classes:
 
 
 def _box(text: str, *, corners: bool) -> Box:
-    """A box that is stated as x, y, width and height, or as its corners; counted from 1."""
+    """The box of x, y, width and height, or of the corners; both are counted from 1."""
     x, y, a, b = map(float, text.split())
     left, top = max(round(x - 1), 0), max(round(y - 1), 0)
     right, bottom = (round(a), round(b)) if corners else (round(x - 1 + a), round(y - 1 + b))
@@ -214,8 +212,8 @@ def _by_folder(files: Files, top: str, depth: int = 1) -> Listed:
 
 
 def cub(files: Files) -> Listed:
-    """CUB-200-2011: `images/<class>/<image>.jpg`; the tables have an image's number with its name,
-    its class, and its box as x, y, width and height."""
+    """CUB-200-2011: `images/<class>/<image>.jpg`; tables by the image's number have its name, its
+    class, and its box as x, y, width and height."""
     root = files.root("bounding_boxes.txt")
     tables = ("images", "image_class_labels", "classes", "bounding_boxes")
     names, labels, classes, boxes = (files.table(f"{root}{table}.txt") for table in tables)
@@ -226,11 +224,11 @@ def cub(files: Files) -> Listed:
 
 
 def aircraft(files: Files) -> Listed:
-    """FGVC-Aircraft 2013b: `images/<number>.jpg`; the tables have an image's number with its
-    variant, which may have blanks and slashes, and its box as left, top, right and bottom.
+    """FGVC-Aircraft 2013b: `images/<number>.jpg`; tables by the image's number have its variant,
+    which may have blanks and slashes, and its box as left, top, right and bottom.
 
     **Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too
-    large a part. Here the box is read as the publisher says.
+    large a part. Here the box is read as published.
     """
     root = files.root("images_box.txt")
     boxes = files.table(f"{root}images_box.txt")
@@ -244,7 +242,7 @@ def aircraft(files: Files) -> Listed:
 def fungi(files: Files) -> Listed:
     """FGVCx-Fungi 2018: `images/<folder>/<image>.JPG`, with `train.json` and `val.json` as in COCO.
     A class is a species (`Abortiporus biennis`), of training and validation together."""
-    # In archives the file names begin with images/; in a folder there may be a path before it.
+    # In archives the file names begin with images/; in a folder a path may precede it.
     pictures = {name[name.find("images/") :]: name for name in files.pictures if "images/" in name}
     return sorted(
         (species, pictures[file], None)
@@ -255,7 +253,7 @@ def fungi(files: Files) -> Listed:
 
 def coco_labels(text: str) -> Iterator[tuple[str, str]]:
     """The file and the category of each annotation. If two categories have the same name, the
-    number of the second is added, so that all 1,394 names of the fungi differ."""
+    number of the second is added: the 1,394 names of the fungi then differ."""
     content = json.loads(text)
     names: dict[int, str] = {}
     for entry in sorted(content["categories"], key=lambda entry: int(entry["id"])):
@@ -274,7 +272,7 @@ def imagenet(files: Files) -> Listed:
     name [1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the
     pictures of that class from 1. tieredImageNet has all pictures.
 
-    Copies of miniImageNet have these 600 alone: in a folder for each class, which may be in folders
+    Copies of miniImageNet have only these 600: in a folder for each class, which may be in folders
     of the parts, or all in one folder under the names of the lists.
 
     [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
@@ -288,7 +286,9 @@ def imagenet(files: Files) -> Listed:
     for row in (row for name in lists for row in files.text(name).split()[1:]):
         match = re.search(r"\b((n\d{8})(\d{8})\.jpg),\2$", row)
         if match is None:
-            raise ValueError(f"the row {row[:60]!a} is not like n0153282900000005.jpg,n01532829")
+            raise ValueError(
+                f"expected rows like n0153282900000005.jpg,n01532829, got {row[:60]!a}"
+            )
         listed[match[2]].append((match[1], int(match[3])))
     for wnid, names in classes.items():
         wanted, every = listed[wnid], [*names.values()]
@@ -304,7 +304,6 @@ def imagenet(files: Files) -> Listed:
 
 
 OMNIGLOT_CHARACTERS = 1623
-"""Of all alphabets of Omniglot."""
 
 
 def omniglot(files: Files) -> Listed:
@@ -312,7 +311,7 @@ def omniglot(files: Files) -> Listed:
     A class is a character (`Greek/character01`).
 
     Copies without the alphabets have a folder for each character. The names of the files begin with
-    its number among all (`0394_01.png`), by which the split's `first` tells its alphabet.
+    the character's number (`0394_01.png`), and `first` of the split has the first of each alphabet.
     """
     yield from _by_folder(files, "images_background", depth=2)
     yield from _by_folder(files, "images_evaluation", depth=2)
@@ -330,7 +329,7 @@ def omniglot(files: Files) -> Listed:
 
 
 def folders(files: Files) -> Listed:
-    """A folder for each class, whatever folders these are in."""
+    """A folder for each class, below any folders."""
     pictures = ((name.split("/")[-2:], name) for name in files.pictures)
     return ((label, name, None) for (label, _), name in sorted(pictures))
 
@@ -347,8 +346,8 @@ ARCHIVE_LAYOUTS: dict[str, Callable[[Files], Listed]] = {
 
 @dataclass(frozen=True)
 class _Rule:
-    """Of the classes with so many `images`, or more if not `exactly`, take the first `sizes` for
-    train, validation and test, in order of sha256('<seed>/<class>')."""
+    """Take the classes with `images` images, or more if not `exactly`, in order of
+    sha256('<seed>/<class>'): `sizes` of them for train, validation and test."""
 
     images: int
     exactly: bool
@@ -357,9 +356,9 @@ class _Rule:
 
 @dataclass(frozen=True)
 class Published:
-    """The split of a published data set, by its parts or by a rule; the `method` says how it was
-    made. `keep` pictures of each class are kept, or all. Omniglot's parts are alphabets, with the
-    number of the `first` character of each."""
+    """The split of a published data set, by its parts or by a rule; `method` describes it. `keep`
+    pictures of each class are kept, or all. Omniglot's parts are alphabets, and `first` has the
+    number of the first character of each."""
 
     origin: str
     method: str

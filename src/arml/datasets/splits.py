@@ -1,7 +1,7 @@
-"""One's own classes, split into meta-train, meta-validation and meta-test.
+"""Splits of a user's classes into meta-train, meta-validation and meta-test.
 
-A split orders the classes by a hash of the seed and their name, so adding or removing a class moves
-at most the borders between the parts.
+A split orders the classes by a hash of the seed and their name: a new or removed class moves at
+most the borders between the parts.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def drawn(names: Iterable[str], seed: int) -> list[str]:
 
 
 def cut(order: Sequence[str], sizes: tuple[int, int, int]) -> Parts:
-    """The first so many names for each part, each part in order of name."""
+    """The names of each part, one part after the other, each in order of name."""
     ends = [sum(sizes[: i + 1]) for i in range(3)]
     starts = [0, *ends[:2]]
     return {
@@ -42,7 +42,7 @@ def cut(order: Sequence[str], sizes: tuple[int, int, int]) -> Parts:
 
 
 def part_sizes(total: int, least: int = 1) -> tuple[int, int, int]:
-    """How many of `total` classes are for train, validation and test. Each part gets `least` if
+    """The numbers of classes for train, validation and test. Each part gets at least `least` if
     there are enough, whatever `PART_FRACTIONS` are."""
     test = min(max(least, round(total * PART_FRACTIONS[2])), max(total - 2 * least, 1))
     validation = min(max(least, round(total * PART_FRACTIONS[1])), max(total - test - least, 1))
@@ -61,7 +61,7 @@ def write_split(
 ) -> Split:
     """Split each family, write the split to a JSON file, and return it.
 
-    **Raises** `RunError` if the file cannot be written; an older file then stays as it was.
+    **Raises** `RunError` if the file cannot be written; an older file then does not change.
     """
     split = {f.name: split_classes(f.classes, seed=seed, least=least) for f in families}
     sources = {family.name: family.digest for family in families}
@@ -76,10 +76,9 @@ def write_split(
 
 
 def read_split(path: Path, *, seed: int = 0) -> Split:
-    """Read a split file; `check_split` says whether it fits the data.
+    """Read a split file, which `check_split` compares with the data.
 
-    **Raises** `ValueError` for a file that is missing or is not a split, and for one that states
-    another seed than `seed`.
+    **Raises** `ValueError` for a file that is missing or is not a split, and for another seed.
     """
     content = read_as(
         SplitFile, read_json(path), str(path), "restore the file, or write a new split"
@@ -93,11 +92,8 @@ def read_split(path: Path, *, seed: int = 0) -> Split:
 
 
 def check_split(families: Iterable[ImageFamily]) -> None:
-    """Raise `ValueError` unless the split of each family has three disjoint parts, whose classes
-    the family has.
-
-    The data may have classes that no part names: they are not used.
-    """
+    """Raise `ValueError` unless the split of each family has three disjoint parts of its classes.
+    Classes in no part are not used."""
     for family in families:
         parts = family.split or {}
         named = [name for part in SPLIT_PARTS for name in parts.get(part, ())]

@@ -1,8 +1,8 @@
-"""The starter set that the package carries: small pictures of three kinds, with their split.
+"""The package's starter set: small pictures of three kinds, with their split.
 
 A family is one PNG of grey pictures: a row for each class, a column for each sample. `index.json`
-states the classes, the split, the checksums and the source of every sample. `starter/build.py` in
-the repository makes these files; `LICENCES.md` beside them names the authors.
+has the classes, the split, the checksums and the source of every sample. `starter/build.py` in the
+repository makes these files; `LICENCES.md` beside them names the authors.
 """
 
 from importlib.resources import files
@@ -23,13 +23,9 @@ STARTER_FOLDER = Path(str(files("arml") / "data" / "starter"))
 def load_starter(
     *, art: bool = False, folder: Path = STARTER_FOLDER
 ) -> tuple[list[ImageFamily], dict[str, Parts]]:
-    """The families and the published split of their classes.
-
-    **Arguments**
-
-    - `art`: each family also through the blur and the pencil filter, as further families. They
-      are filtered here, which takes about a second, and have their family's split.
-    """
+    """The families and the published split of their classes. With `art` each family also becomes
+    two further ones, through the blur and the pencil filter, with the same split. Filtering takes
+    about a second."""
     families: list[ImageFamily] = []
     for name, about in read_json(folder / "index.json")["families"].items():
         classes, each, split = tuple(about["samples"]), about["each"], about["split"]

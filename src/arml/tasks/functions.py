@@ -1,8 +1,8 @@
 """Six families of noisy functions of two inputs: the 2-D regression of ARML.
 
 A task is one function of a random family. Its support set is `shots` random points with Gaussian
-noise on the values; the query points and their noise are drawn independently. The families differ
-in form and two of them use both inputs, so one shared initialisation does not suit all of them.
+noise on the values. The query points and their noise are drawn independently. The families differ
+in form, so one shared initialisation does not suit all of them.
 
 [1] H. Yao et al., Automated Relational Meta-learning, ICLR 2020, section 4.2.
 [2] The authors' code, `data_generator.py`.
@@ -35,9 +35,9 @@ FAMILY_FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...
     lambda c, x, y: c[0] * x * x + c[1] * y * y,
     lambda c, x, y: jnp.sin(-c[0] * (x * x + y * y)) + c[1],
 )
-"""Of the coefficients and both inputs."""
+"""Functions of the coefficients and both inputs."""
 FLAT_FAMILIES = 4
-"""The first `FLAT_FAMILIES` families ignore the second input."""
+"""The first families, which ignore the second input."""
 BAYES_FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by the range of the inputs, with defaults
 elsewhere. `study/floor.py` measures it."""
@@ -70,8 +70,8 @@ PRIOR_HIGH = np.array(
 def evaluate_family(
     index: Int[Array, ""] | int, coefficients: Coefficients, xy: Float[Array, "n 2"]
 ) -> Float[Array, "n 1"]:
-    """The noiseless function of family `index` with these coefficients (in the order of the priors'
-    table, unused ones ignored) at the points `xy`."""
+    """The noiseless function of family `index` at the points `xy`; the coefficients are in the
+    order of `PRIOR_LOW`."""
     x, y = xy[:, 0], xy[:, 1]
     # All six at once: a handful of operations on tiny arrays costs less than a branch.
     values = jnp.stack([function(coefficients, x, y) for function in FAMILY_FUNCTIONS])

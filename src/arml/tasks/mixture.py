@@ -16,14 +16,13 @@ Stage = Mapping[str, float]
 MAX_DRAWS = 100_000
 """The most draws to find a task of one family."""
 State = tuple[PRNGKeyArray, Int[Array, ""]]
-"""The key of a draw, and how many draws were made before it."""
+"""The key of a draw, and the number of draws before it."""
 
 
 class Mixture(TaskDistribution):
     """The families of `tasks` in given shares. Build it with `mixture`.
 
-    Tasks are drawn until one is of the wanted family. Of the others only the family is computed,
-    not the examples.
+    Tasks are drawn until one has the wanted family. Of the others only the family is computed.
     """
 
     families: tuple[str, ...] = eqx.field(static=True)

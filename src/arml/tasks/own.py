@@ -1,5 +1,4 @@
-"""Tasks of a class that a user defined in a script, as data: the place of the class, and its
-attributes."""
+"""Tasks of a user's class as data: the module of the class, and its attributes."""
 
 import contextlib
 import dataclasses
@@ -25,12 +24,12 @@ from arml.results.files import RunError
 from arml.tasks.splits import Splits
 
 _MAX_ARRAY_SIZE = 10_000
-"""The most numbers of an array in a run's configuration."""
+"""Numbers of an array in a run's configuration."""
 
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """Tasks of a user's own class: the place of its definition, and its attributes."""
+    """Tasks of a user's class: the module of its definition, and its attributes."""
 
     module: str = ""
     """The module; for a script, the name of its file."""
@@ -57,7 +56,7 @@ class OwnOptions:
         if "<locals>" in kind.__qualname__:
             raise ValueError(
                 f"expected tasks of a class at the top of a file, got {kind.__qualname__}: move "
-                "it there, so that the run folder can be opened later"
+                "it there, or the run folder cannot be opened later"
             )
         fields = getattr(kind, "__dataclass_fields__", None)
         names = getattr(tasks, "__dict__", {}) if fields is None else fields
@@ -79,9 +78,9 @@ class OwnOptions:
             ) from error
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All splits are the same distribution, with different keys.
+        """All three parts are the same distribution, with different keys.
 
-        **Raises** `RunError` if the class is not known here.
+        **Raises** `RunError` if the class is not found.
         """
         kind = self._class()
         warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
@@ -108,8 +107,8 @@ class OwnOptions:
             if "." in self.module:
                 remedy = f"import {self.module} first, or give --plugin FILE of a file that does"
             raise RunError(
-                f"the tasks of this run are of the class {self.name} of {file}, which is not known "
-                f"here: {remedy}"
+                f"the tasks of this run are of the class {self.name} of {file}, which is not "
+                f"loaded: {remedy}"
             )
         return found
 
