@@ -33,8 +33,6 @@ from arml.core.inner import InnerOptions, Rule, adaptable, usual_rate
 from arml.core.learner import Network
 from arml.nn.networks import MLP, Linear, mlp
 
-LAST_LAYER_FACTOR = 0.01
-"""Factor of the initial weights of the last layer."""
 INITIAL_DECAY = 5e-4
 """The initial weight decay, as a share of the inner rate."""
 
@@ -55,7 +53,7 @@ class Generator(Rule):
         """For the arrays of `part`: one hidden layer, as wide as the input."""
         n = len(jax.tree.leaves(part))
         first, last = mlp((2 * n, 2 * n, 2 * n), key=key).layers
-        net = MLP((first, Linear(LAST_LAYER_FACTOR * last.weight, last.bias)))
+        net = MLP((first, Linear(0.01 * last.weight, last.bias)))  # factors start near one
         ones = jnp.ones((max(steps, 1), n), jnp.float32)
         return cls(net, rate, ones, INITIAL_DECAY * rate * ones)
 
@@ -77,7 +75,6 @@ class ALFAOptions(InnerOptions):
     nothing: the rates are learned in any case."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
-        """The learner for the base network `net`; the key draws the weights of the generator."""
         generator = Generator.drawn(adaptable(net), self.inner_rate, self.inner_steps, key=key)
         return MAML(net=net, inner=self.descent(net, generator), problem=problem)
 

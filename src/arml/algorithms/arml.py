@@ -47,11 +47,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
 from arml.nn import modulation
-from arml.nn.autoencoders import (
-    GRUAutoencoder,
-    MLPAutoencoder,
-    Summary,
-)
+from arml.nn.autoencoders import GRUAutoencoder, MLPAutoencoder, Summary
 from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.graphs import Edges, MessagePassing, Nodes, by_row, message_passing, symmetric
 from arml.nn.heads import Labels, Samples, class_means
@@ -266,7 +262,6 @@ DRAWN_PARTS = (
 
 
 def keys_of(key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
-    """A key for each part."""
     return dict(zip(DRAWN_PARTS, jax.random.split(key, len(DRAWN_PARTS)), strict=True))
 
 
@@ -361,7 +356,6 @@ class ARMLOptions(InnerOptions):
         )
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
-        """The task encoder."""
         summary = partial(
             SUMMARY_AUTOENCODERS[self.summary],
             code=self.width,
@@ -397,7 +391,6 @@ class ARMLOptions(InnerOptions):
         )
 
     def graph(self, keys: dict[str, PRNGKeyArray]) -> MetaKnowledgeGraph:
-        """The meta-knowledge graph."""
         relate: Callable[[Nodes], Edges] = unlinked
         if self.links == "relations":
             relate = Relations(linear(self.width, 1, key=keys["relate"]))

@@ -55,13 +55,7 @@ from arml.algorithms.arml import (
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import (
-    Embedder,
-    Encoder,
-    Head,
-    Modulate,
-    the_learned_head,
-)
+from arml.algorithms.conditioned import Embedder, Encoder, Head, Modulate, the_learned_head
 from arml.algorithms.method import Changes
 from arml.core.checks import AboveZero, Size, classes_only
 from arml.core.episodes import Examples, Problem
@@ -137,7 +131,6 @@ class VertexReader(Embedder):
     """Whether the task's mean prototype follows in the code."""
 
     def trace(self, support: Examples) -> VertexTrace:
-        """The encoding of one support set, step by step."""
         embeddings = self.embed(support)
         prototypes = self.structure(embeddings, embeddings, support.y)
         reading = self.graph(prototypes)
@@ -204,7 +197,6 @@ class Templates(eqx.Module):
     def parts(
         self, code: Float[Array, " both"]
     ) -> tuple[Float[Array, " vertices"], Float[Array, " d"]]:
-        """The reading, and the task's own code."""
         reading, own = jnp.split(code, [len(self.biases[0])])
         return reading, own
 
@@ -455,7 +447,6 @@ class ExtendedARMLOptions(InnerOptions):
     def encoder(
         self, net: BaseNetwork, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> VertexReader:
-        """The task encoder."""
         embed: Embed
         structure: Structure = sample_mean
         init: Callable[..., Array]

@@ -53,12 +53,7 @@ from arml.nn.networks import with_body
 
 WEIGHT_PRECISION_PRIOR, NOISE_PRECISION_PRIOR = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""
-INITIAL_NOISE_PRECISION = 2.0
-"""The noise's precision at the start."""
-LEADER_STEPS = 1
-"""Steps on support and query set that the leader takes after the follower's."""
-MIN_BANDWIDTH = 1e-6
-"""Floor of the bandwidth."""
+
 
 Flat = Float[Array, "particles numbers"]
 _Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
@@ -86,7 +81,7 @@ def stein(particles: Flat, gradients: Flat) -> Flat:
     norms = jnp.diagonal(products)
     squares = norms[:, None] + norms - 2 * products
     median = jnp.median(jax.lax.stop_gradient(squares)[jnp.triu_indices(m, 1)])
-    bandwidth = jnp.maximum(median / math.log(m), MIN_BANDWIDTH)
+    bandwidth = jnp.maximum(median / math.log(m), 1e-6)
     kernel = jnp.exp(-squares / bandwidth)
     apart = jnp.sum(kernel, axis=1, keepdims=True) * centred - kernel @ centred
     repulsion = apart * (2 / bandwidth)
@@ -119,9 +114,7 @@ class BMAMLOptions(InnerOptions):
         weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
         others = jax.random.split(key, self.particles)[1:]
         drawn = [weights, *(redrawn(weights, key=k) for k in others)]
-        gamma = (
-            jnp.array(math.log(INITIAL_NOISE_PRECISION)) if problem.kind == "regression" else None
-        )
+        gamma = jnp.array(math.log(2.0)) if problem.kind == "regression" else None
         particles = [Particle(w, jnp.zeros(()), gamma) for w in drawn]
         return BMAML(
             particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
@@ -211,7 +204,7 @@ class BMAML(Learner):
 
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
         y = jnp.concatenate([task.support.y, task.query.y])
-        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, LEADER_STEPS))
+        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, 1))  # one more step
         away = jax.tree.map(jnp.subtract, follower.weights, leader.weights)
         import optax  # here, because it is slow to load
 

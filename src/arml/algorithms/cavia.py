@@ -75,7 +75,6 @@ class CAVIAOptions(InnerOptions):
     """Context parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
-        """The learner for the base network `net`, with fresh weights of the context."""
         net = with_body(net, "CAVIA")
         sizes = widths(net.body, problem.features)
         if not sizes:
@@ -90,7 +89,6 @@ class CAVIAOptions(InnerOptions):
 
 
 def cavia(problem: Problem) -> CAVIAOptions:
-    """The authors' options for a problem."""
     return CAVIAOptions(
         inner_rate=1.0,
         inner_steps=1 if problem.kind == "regression" else 2,

@@ -61,7 +61,6 @@ class Conditioned(Learner):
         return self.encode(support)
 
     def tailored(self, code: Code, support: Examples) -> PyTree:
-        """The network that ONE task descends from."""
         return self.head(self.modulate(self.net, code), support)  # Eq. (10) of ARML's paper
 
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:

@@ -123,7 +123,6 @@ class ClusterTree(eqx.Module):
         return cls(tuple(levels))
 
     def __call__(self, code: Float[Array, " d"]) -> Float[Array, " e"]:
-        """The root that one task's code climbs to."""
         nodes = code[None]
         for level in self.levels:
             nodes = level(nodes)
@@ -199,7 +198,6 @@ class HSMLOptions(InnerOptions):
 
 
 def hsml(problem: Problem) -> HSMLOptions:
-    """The authors' options for a problem."""
     if problem.kind == "regression":
         return HSMLOptions()
     rate = usual_rate(problem)

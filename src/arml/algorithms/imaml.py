@@ -28,8 +28,6 @@ from jaxtyping import Array, Float
 from arml.core.inner import GradientDescent, adaptable, join, split
 
 N = TypeVar("N")
-SOLVER_STEPS = 5
-"""Steps of conjugate gradients."""
 
 
 class ImplicitDescent(eqx.Module):
@@ -67,6 +65,6 @@ class ImplicitDescent(eqx.Module):
 
         push = slope(phi, theta, rest)
         push = jax.tree.map(lambda a: a - jax.lax.stop_gradient(a), push)  # only its derivative
-        gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=SOLVER_STEPS)[0]  # Eq. (6)
+        gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=5)[0]  # Eq. (6)
         adapted: N = jax.tree.map(jnp.subtract, phi, gap)
         return join(adapted, rest)

@@ -18,9 +18,6 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from arml.core.inner import Rule
 
-MIN_EARLIER_SHARE = 0.03
-"""The least weight of the earlier steps before it is zero, as a share of their first weight."""
-
 
 class StepRates(Rule):
     """A learned rate for each array and step."""
@@ -40,7 +37,7 @@ class StepRates(Rule):
 
 def importance(step: Int[Array, ""], until: int, steps: int) -> Float[Array, " steps"]:
     """The weights of the losses after each inner step, whose sum is one. They are equal at first.
-    Those of the earlier steps fall linearly, and are zero from the outer step `until` on."""
+    Those of the earlier steps fall linearly to 3%, and are zero from the outer step `until` on."""
     left = 1 - jnp.minimum(step / until, 1)
-    earlier = jnp.where(left > 0, jnp.maximum(left, MIN_EARLIER_SHARE), 0) / steps
+    earlier = jnp.where(left > 0, jnp.maximum(left, 0.03), 0) / steps
     return jnp.full(steps, earlier).at[-1].set(1 - (steps - 1) * earlier)

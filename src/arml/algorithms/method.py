@@ -93,6 +93,5 @@ class Method(Entry):
         )
 
     def options(self, problem: Problem) -> Options:
-        """Its options for a problem."""
         assert self.preset is not None
         return self.preset(problem)

@@ -43,7 +43,6 @@ class Warped(eqx.Module):
 
 
 def is_warped(node: object) -> bool:
-    """Whether a node is a layer with its T."""
     return isinstance(node, Warped)
 
 

@@ -76,7 +76,6 @@ class PLATIPUSOptions(InnerOptions):
     """Standard deviation of the targets' noise (regression)."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "PLATIPUS":
-        """The learner; its only random weights are those of `net`, so the key goes unused."""
         log_sd = jax.tree.map(lambda a: jnp.full_like(a, LOG_SD), adaptable(net))
         return PLATIPUS(
             net=net,

@@ -49,7 +49,6 @@ class ProtoMAMLOptions(InnerOptions):
     """Initial scale of the squared distances, which is learned."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
-        """The learner; its only random weights are in the body of `net`, so the key goes unused."""
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
             net=headless(with_body(net, "Proto-MAML")),

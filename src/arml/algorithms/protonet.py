@@ -64,7 +64,6 @@ class ProtoNetOptions(DistanceOptions):
     """In training, each part of a task is the support set once, and all others are the queries."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "ProtoNet":
-        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
         return ProtoNet(
             body=with_body(net, "ProtoNet").body,

@@ -68,7 +68,6 @@ class R2D2Options(Options):
     """Initial scale of the logits, which is learned; not used in regression."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> R2D2:
-        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes = problem.kind == "classification"
         return R2D2(
             body=with_body(net, "R2-D2").body,

@@ -34,8 +34,6 @@ from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Learner, Network
 
-SECOND_MOMENT_DECAY, ADAM_EPSILON = 0.999, 1e-8
-
 
 class SecondMoment(Carried):
     """Adam's running mean of squared gradients, and the sum of its weights, so that
@@ -51,10 +49,9 @@ class SecondMoment(Carried):
         return cls(zeros, jnp.zeros(()))
 
     def updated(self, gradient: PyTree) -> "SecondMoment":
-        """The moment with one more gradient."""
 
         def mix(old: Array, new: Array | float) -> Array:
-            return SECOND_MOMENT_DECAY * old + (1 - SECOND_MOMENT_DECAY) * new
+            return 0.999 * old + (1 - 0.999) * new
 
         total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
         return SecondMoment(total, mix(self.weight, 1.0))
@@ -62,7 +59,7 @@ class SecondMoment(Carried):
     def step(self, gradient: PyTree) -> PyTree:
         """Adam's direction without a first moment."""
         return jax.tree.map(
-            lambda v, g: g / (jnp.sqrt(v / self.weight) + ADAM_EPSILON), self.total, gradient
+            lambda v, g: g / (jnp.sqrt(v / self.weight) + 1e-8), self.total, gradient
         )
 
 
@@ -99,7 +96,6 @@ class Reptile(Learner):
     options: ReptileOptions = eqx.field(static=True)
 
     def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
-        """The network after the inner steps, and Adam's state."""
         part, rest = eqx.partition(self.net, eqx.is_inexact_array)
         moment = self.moment
         n, size = len(examples.y), self.options.inner_batch

@@ -142,7 +142,6 @@ class TADAM(Embedded):
         return filmed(self.body, films)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The query loss, plus the auxiliary one where the training classes are known."""
         loss = super().meta_loss(task, key=key)
         if self.auxiliary_head is None or task.classes is None:
             return loss

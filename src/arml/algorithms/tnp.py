@@ -44,8 +44,6 @@ from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_bo
 from arml.nn.normalisation import standardised
 
 _Tokens = Float[Array, "_ width"]
-MIN_DEVIATION = 0.01
-"""The smallest predicted standard deviation; a softplus is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,6 @@ class TNPOptions(Options):
             raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TNP":
-        """The learner with fresh weights, and on pictures the body of `net`."""
         pictures = problem.spatial
         body = with_body(net, "TNP").body if pictures else Body(blocks=(), normalisation="none")
         size = units(body, problem.features)
@@ -134,11 +131,10 @@ class TNP(Learner):
         if self.problem.kind == "classification":
             return self.loss(found, y)
         mean, raw = jnp.split(found, 2, axis=1)
-        scale = MIN_DEVIATION + jax.nn.softplus(raw)
+        scale = 0.01 + jax.nn.softplus(raw)
         return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
 
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
-        """The function from queries to the head's outputs."""
         features, embed = self.body.embedded(support.x)
         labels = support.y
         if self.problem.kind == "classification":

@@ -81,7 +81,6 @@ class Inference(eqx.Module):
     def drawn(
         cls, inputs: int, width: int, outputs: int, bias: bool, key: PRNGKeyArray
     ) -> "Inference":
-        """The layers with Glorot weights."""
         *hidden, last = mlp((inputs, width, width, outputs), key=key).layers
         return cls(MLP(tuple(hidden)), last.weight, last.bias if bias else None)
 
@@ -134,7 +133,6 @@ class VERSAOptions(Options):
     def build(
         self, net: Network, problem: Problem, *, key: PRNGKeyArray
     ) -> "VERSA | VERSARegression":
-        """The learner with the body of `net`."""
         body = with_body(net, "VERSA").body
         d, width = units(body, problem.features), self.width
         if problem.kind == "classification":

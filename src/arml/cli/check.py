@@ -57,9 +57,7 @@ def check_command(arguments: Sequence[str]) -> int:
 
 def _parts(what: str) -> Iterator[tuple[str, str]]:
     """The kind and the name of each part that a file registers, or of those with this name.
-
-    **Raises** `ValueError` in one line if there is none.
-    """
+    **Raises** `ValueError` in one line if there is none."""
     from arml.core.inputs import INPUTS
     from arml.core.registry import Registry
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS

@@ -49,11 +49,9 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
 
 
 def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any) -> Any:
-    """The result of `tyro.cli` for command-line arguments, with its `options`.
-
-    **Raises** `SystemExit` after `--help`, and `ValueError` in one line for errors that tyro would
-    print in a box, and for an option that was given twice: tyro would drop the first.
-    """
+    """The result of `tyro.cli` for command-line arguments, with its `options`. **Raises**
+    `SystemExit` after `--help`, and `ValueError` in one line for errors that tyro would print in a
+    box, and for an option that was given twice: tyro would drop the first."""
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
     for name in {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{name} was given twice: give it once, with all of its values after it")
@@ -94,7 +92,6 @@ class ModelOptions:
     """Deviation of each channel; 0.003922 leaves bytes."""
 
     def given(self) -> dict[str, Any]:
-        """Those that were given."""
         found = {name: getattr(self, name) for name in ModelOptions.__dataclass_fields__}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -133,7 +130,6 @@ def doubts() -> Iterator[None]:
 
 
 def print_json(value: object) -> None:
-    """Print `value` as JSON and nothing else."""
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 

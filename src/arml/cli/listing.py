@@ -16,9 +16,6 @@ from arml.cli.console import command, listed, parse, print_json, say
 from arml.datasets.folders import default_folder
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 
-_CACHE_FILE = "list.json"
-"""The file in the cache with the names of `arml list`."""
-
 
 @dataclass(frozen=True)
 class _ListOptions:
@@ -59,10 +56,8 @@ def list_command(arguments: Sequence[str]) -> None:
 
 def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The descriptions of everything with this name, by kind, and its recipes with the options that
-    they need; all if `what` is None.
-
-    **Raises** `ValueError` with the nearest names for an unknown one.
-    """
+    they need; all if `what` is None. **Raises** `ValueError` with the nearest names for an unknown
+    one."""
     from arml.core.registry import nearest
 
     every, needs = _catalogue()
@@ -97,7 +92,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     package = Path(__file__).parents[1]
     paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml"))
     key = checksum([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths])
-    place = default_folder() / _CACHE_FILE
+    place = default_folder() / "list.json"
     with suppress(RunError, KeyError):
         kept = read_json(place)
         if kept["key"] == key:

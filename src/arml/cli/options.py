@@ -52,7 +52,6 @@ class TrainingOptions:
     """Pixels of a picture on each side."""
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the options that were given."""
         return {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
 
 
@@ -169,10 +168,8 @@ def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experim
 
 
 def _spelled_out(words: Sequence[str], experiment: Experiment) -> list[str]:
-    """The words of a command line, each option of a part with the name of its part.
-
-    **Raises** `ValueError` for a name that several parts have.
-    """
+    """The words of a command line, each option of a part with the name of its part. **Raises**
+    `ValueError` for a name that several parts have."""
     own = {name.replace("_", "-") for name in vars(experiment)}
     paths: dict[str, list[str]] = {}
     for part in REGISTRIES:

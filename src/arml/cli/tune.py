@@ -16,9 +16,6 @@ from arml.results.files import Json, write_json
 if TYPE_CHECKING:
     import optuna
 
-TRIALS_SHOWN = 10
-"""Trials in the table at the end."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(TrainingOptions):
@@ -80,7 +77,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         )
     finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:
-        rows = [_cells(trial, experiment.steps) for trial in ended[:TRIALS_SHOWN]]
+        rows = [_cells(trial, experiment.steps) for trial in ended[:10]]
         title = "Validation scores, the best first"
         console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
@@ -108,7 +105,6 @@ def tune_command(arguments: Sequence[str]) -> int:
 
 
 def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Json:
-    """The best trial, and the command that trains with its options."""
     experiment = parsed.experiment
     # A search may begin at a value that was given.
     words = words_without(parsed.words, trial.params, experiment)

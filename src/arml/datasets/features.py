@@ -56,18 +56,14 @@ TRAINING_DATA_KEY = "arml.saw"
 """Key of a model's metadata for the data that it was trained on."""
 EXTERNAL_WEIGHTS = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 """The key in an ONNX file before the length and the name of another file with its weights."""
-BATCH_SIZE = 32
-_DEFAULT_SIZE = 224
+
 _PICTURE_TYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(uint8)": np.uint8,
 }
 TEXT_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
-CLIP_EMBEDDING = "image_embeds"
-"""The output that is taken if a model has it."""
 IMAGENET_CLASS_COUNTS = (1000, 1001, 21841, 21842, 21843)
-"""Numbers of ImageNet's classes."""
 PREPROCESSOR_CONFIG = "preprocessor_config.json"
 Pool = Literal["cls", "mean", "none"]
 """The first token, the mean over tokens or positions, or all numbers."""
@@ -116,7 +112,7 @@ class Extractor:
         self._bgr = bgr
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
-        self.size = size or min(stated, default=_DEFAULT_SIZE)
+        self.size = size or min(stated, default=224)
         """Pixels a side of the pictures that it reads."""
         if stated - {self.size} or not 4 <= self.size <= 1024:
             raise ValueError(
@@ -167,7 +163,6 @@ class Extractor:
             )
 
     def _open(self, output: str | None, threads: int) -> None:
-        """Read the model, and find its input and output."""
         import onnxruntime
 
         if not self.path.is_file():
@@ -193,7 +188,8 @@ class Extractor:
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
             ) from error
         self._sha256 = _digest(data, outside)
-        self.output = output or (CLIP_EMBEDDING if CLIP_EMBEDDING in names else names[0])
+        # The name of CLIP's embedding.
+        self.output = output or ("image_embeds" if "image_embeds" in names else names[0])
         inputs = self._session.get_inputs()
         pictures = [one for one in inputs if one.type in _PICTURE_TYPES and _of_pictures(one.shape)]
         texts = [one for one in inputs if one.type in TEXT_TYPES]
@@ -208,7 +204,7 @@ class Extractor:
         self.channels_first = shape[1] == 3 or shape[3] != 3
         self._sides = shape[2:] if self.channels_first else shape[1:3]
         self.fixed = isinstance(shape[0], int)
-        self.batch = max(shape[0], 1) if self.fixed else BATCH_SIZE
+        self.batch = max(shape[0], 1) if self.fixed else 32
         """The number of pictures that it takes at once; `fixed` if it takes only this number."""
         self.texts: dict[str, np.ndarray] = {
             one.name: np.ones(
@@ -219,10 +215,8 @@ class Extractor:
         """Constants for the inputs of texts."""
 
     def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
-        """The vectors of RGB pictures of `size` pixels a side.
-
-        **Raises** `ValueError` if the model fails, or its output is of another shape or not finite.
-        """
+        """The vectors of RGB pictures of `size` pixels a side. **Raises** `ValueError` if the model
+        fails, or its output is of another shape or not finite."""
         starts = range(0, len(pictures), self.batch)
         return np.concatenate([self._vectors(pictures[i : i + self.batch]) for i in starts])
 
@@ -285,10 +279,8 @@ class Extractor:
 
 def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
     """An ONNX file, and the files with its weights by their names in it. They are in its folder, or
-    in that of the file to which it links.
-
-    **Raises** `ValueError` for a name that leads elsewhere, and for a missing file.
-    """
+    in that of the file to which it links. **Raises** `ValueError` for a name that leads elsewhere,
+    and for a missing file."""
     data, outside = path.read_bytes(), dict[str, bytes]()
     for found in EXTERNAL_WEIGHTS.finditer(data):
         name = data[found.end() : found.end() + found[1][0]].decode(errors="replace")
@@ -304,7 +296,6 @@ def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
 
 
 def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
-    """The SHA-256 of a model with its weights."""
     digest = hashlib.sha256(data)
     for weights in outside.values():
         digest.update(weights)
@@ -314,10 +305,8 @@ def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
 def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
     """The model with the options that were `given` (those that are not None), others from
     `preprocessor_config.json` in its folder (or above, if the folder is named onnx), and the rest
-    from `otherwise`.
-
-    **Raises** `ValueError` as `Extractor`, and for a configuration that cannot be read.
-    """
+    from `otherwise`. **Raises** `ValueError` as `Extractor`, and for a configuration that cannot be
+    read."""
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
     places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
@@ -437,9 +426,7 @@ def _brief(error: Exception) -> str:
 
 def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -> Extractor:
     """The extractor that `about` describes, from the file `model`, or from the package's model.
-
-    **Raises** `ValueError` in one line if that file is another model.
-    """
+    **Raises** `ValueError` in one line if that file is another model."""
     path = PHOTOS_MODEL if model is None else Path(model)
     digest = _digest(*read_model(path)) if path.is_file() else "none"
     if digest != about["sha256"]:
@@ -539,10 +526,8 @@ def feature_folders(path: str | Path) -> dict[Path, Features]:
 
 def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]:
     """The families in folders of `arml features`, in order of their `place`; and their model.
-
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
-    one name.
-    """
+    one name."""
     families: dict[str, ImageFamily] = {}
     makers: dict[str, Json] = {}
     for path in paths:

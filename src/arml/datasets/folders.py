@@ -72,17 +72,14 @@ class _Source:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of pictures of each class."""
         return {name: len(members) for name, members in self.classes.items()}
 
     @property
     def labels(self) -> list[str]:
-        """The label of each picture."""
         return [name for name, members in self.classes.items() for _ in members]
 
     @property
     def files(self) -> list[str]:
-        """The name of each picture's file."""
         return [member.where for member in self.pictures]
 
     def digest(self) -> str:
@@ -113,7 +110,6 @@ class ImageFamily:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The images of each class."""
         return dict(zip(self.classes, self.counts.tolist(), strict=True))
 
     @property
@@ -281,10 +277,8 @@ def files_of(
     many: str = "images",
 ) -> tuple[list[Member], list[Path]]:
     """The files among `paths`, and in the folders and zips among them every file with one of these
-    suffixes; and the other files there. Zips stay open as long as `opened`.
-
-    **Raises** `ValueError` for a path that does not exist, and if no file is found.
-    """
+    suffixes; and the other files there. Zips stay open as long as `opened`. **Raises** `ValueError`
+    for a path that does not exist, and if no file is found."""
     pictures: list[Member] = []
     others: list[Path] = []
     for path in paths:
@@ -332,10 +326,8 @@ def load_families(
 
 
 def named_sources(sources: Sequence[str | Path]) -> dict[str, Path]:
-    """The absolute path of each source by the name of its family.
-
-    **Raises** `ValueError` for two sources of one name.
-    """
+    """The absolute path of each source by the name of its family. **Raises** `ValueError` for two
+    sources of one name."""
     paths = [Path(source).expanduser().absolute() for source in sources]
     found = {family_name(path): path for path in paths}
     if len(found) < len(paths):
@@ -347,7 +339,6 @@ def named_sources(sources: Sequence[str | Path]) -> dict[str, Path]:
 
 
 def family_name(path: Path) -> str:
-    """The name of a source's family."""
     path = path.resolve() if path.name in ("", "..") else path
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
@@ -376,9 +367,7 @@ def write_pictures(
     progress: Callable[[int, int], None],
 ) -> None:
     """Write pictures, or the rows that `convert` makes of them, as a `.npy` file, atomically.
-
-    **Raises** `ValueError` for a file that is not a picture, and if nothing can be written.
-    """
+    **Raises** `ValueError` for a file that is not a picture, and if nothing can be written."""
 
     def write(file: BinaryIO) -> None:
         # Plain writes, not a memory map: on a full disk a map kills the process.

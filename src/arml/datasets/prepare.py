@@ -50,8 +50,6 @@ from arml.results.files import (
 )
 
 INDEX_FILE = "index.json"
-_DOWNLOAD_TIMEOUT = 60
-"""Seconds without data after which a download fails."""
 
 
 # --- a store
@@ -94,7 +92,6 @@ class Store:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all pictures."""
         return sum(entry["bytes"] for _, _, entry, _ in self.entries())
 
     def entries(self) -> Iterator[tuple[str, str, JsonView, Path]]:
@@ -132,15 +129,12 @@ def place(store: str) -> Path:
 
 
 def prepared_here() -> list[str]:
-    """The names of the data sets in the cache."""
     return [name for name in DATA_SETS if (place(name) / INDEX_FILE).exists()]
 
 
 def open_store(folder: Path) -> Store:
-    """Open a store; check its index, and the sizes and shapes of its files.
-
-    **Raises** `ValueError` in one line for a store that is absent or damaged.
-    """
+    """Open a store; check its index, and the sizes and shapes of its files. **Raises** `ValueError`
+    in one line for a store that is absent or damaged."""
     path = folder / INDEX_FILE
     if not path.exists():
         raise ValueError(
@@ -168,10 +162,8 @@ def _altered(path: Path, problem: str) -> ValueError:
 
 
 def verify(store: Store, progress: Progress = quiet) -> None:
-    """Read all arrays and compare their checksums.
-
-    **Raises** `ValueError` in one line that names the first array that has changed.
-    """
+    """Read all arrays and compare their checksums. **Raises** `ValueError` in one line that names
+    the first array that has changed."""
     done = 0
     for _, _, entry, file in store.entries():
         progress("checking", done, store.bytes)
@@ -264,10 +256,8 @@ def prepare(
 
 def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Archive]:
     """The user's own archives or folders of a family, and the archives to download. With `single`
-    the given paths are for this family, whatever their names.
-
-    **Raises** `ValueError` for an archive that only the user can fetch.
-    """
+    the given paths are for this family, whatever their names. **Raises** `ValueError` for an
+    archive that only the user can fetch."""
     for path in given:
         if not path.exists():
             raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
@@ -359,17 +349,15 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
 
 
 def download(archive: Archive, progress: Progress = quiet) -> Path:
-    """Download an archive to `$ARML_CACHE/downloads`, unless it is there already.
-
-    **Raises** `ValueError` if the download fails, or the checksum is wrong.
-    """
+    """Download an archive to `$ARML_CACHE/downloads`, unless it is there already. **Raises**
+    `ValueError` if the download fails, or the checksum is wrong."""
     path = default_folder() / "downloads" / archive.name
     if path.exists():
         return path
 
     def write(file: BinaryIO) -> None:
         digest, done = hashlib.md5(usedforsecurity=False), 0
-        with urllib.request.urlopen(str(archive.url), timeout=_DOWNLOAD_TIMEOUT) as answer:
+        with urllib.request.urlopen(str(archive.url), timeout=60) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
             while block := answer.read(2**20):
                 if not done and block.lstrip().startswith(b"<"):
@@ -396,7 +384,6 @@ def download(archive: Archive, progress: Progress = quiet) -> Path:
 
 
 def _write(folder: Path, job: _Job, size: int, progress: Progress) -> None:
-    """Make the arrays of a family."""
     places: dict[str, tuple[str, int, Picture]] = {}
     for part, classes in job.parts.items():
         pictures = [picture for some in classes.values() for picture in some]

@@ -40,7 +40,6 @@ class Archive:
 
     @property
     def instructions(self) -> str:
-        """How to get it."""
         return self.get or f"fetch {self.url}"
 
 
@@ -73,7 +72,6 @@ class DataSet:
 
     @property
     def families(self) -> list[Family]:
-        """Its families, without filtered ones."""
         return [PUBLISHED_FAMILIES[name] for name in self.names]
 
     @property
@@ -83,7 +81,6 @@ class DataSet:
 
     @property
     def size(self) -> int:
-        """Pixels a side."""
         return self.pixels or self.families[0].size
 
 
@@ -139,7 +136,6 @@ class Files(NamedTuple):
     annotations: dict[str, bytes]
 
     def text(self, name: str) -> str:
-        """An annotation as text."""
         return self.annotations[name].decode("utf-8-sig")
 
     def table(self, name: str) -> dict[str, str]:
@@ -173,10 +169,8 @@ def survey(paths: Sequence[Path], enter: Callable[[str], bool] = lambda name: Tr
 
 
 def classes_of(layout: str, files: Files) -> Classes:
-    """The pictures of each class, in order of class.
-
-    **Raises** `ValueError` in one line for files that are not as published.
-    """
+    """The pictures of each class, in order of class. **Raises** `ValueError` in one line for files
+    that are not as published."""
     classes: defaultdict[str, list[Picture]] = defaultdict(list)
     problem = ""
     try:
@@ -371,7 +365,6 @@ class Published:
     first: dict[str, int] = field(default_factory=dict)
 
     def wanted(self) -> set[str]:
-        """The classes that it names."""
         return {name for names in (self.parts or {}).values() for name in names}
 
 
@@ -382,9 +375,7 @@ def published(origin: str) -> Published:
 
 def split_of_archive(files: Files) -> Published:
     """The split that the archive of CIFAR-FS states, in `splits/bertinetto/{train,val,test}.txt`.
-
-    **Raises** `ValueError` if it states none.
-    """
+    **Raises** `ValueError` if it states none."""
     try:
         root = files.root("splits/bertinetto/train.txt") + "splits/bertinetto/"
         names = zip(SPLIT_PARTS, ("train", "val", "test"), strict=True)
@@ -397,10 +388,7 @@ def split_of_archive(files: Files) -> Published:
 
 
 def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:
-    """The pictures of each part.
-
-    **Raises** `ValueError` if classes or pictures are lacking.
-    """
+    """The pictures of each part. **Raises** `ValueError` if classes or pictures are lacking."""
     named = split.parts or _drawn_parts(split, classes, where)
     alphabets = defaultdict(list)
     for name in classes:

@@ -59,10 +59,8 @@ class SplitFile(TypedDict):
 def write_split(
     path: Path, families: Sequence[ImageFamily], *, seed: int = 0, least: int = 1
 ) -> Split:
-    """Split each family, write the split to a JSON file, and return it.
-
-    **Raises** `RunError` if the file cannot be written; an older file then does not change.
-    """
+    """Split each family, write the split to a JSON file, and return it. **Raises** `RunError` if
+    the file cannot be written; an older file then does not change."""
     split = {f.name: split_classes(f.classes, seed=seed, least=least) for f in families}
     sources = {family.name: family.digest for family in families}
     content = {
@@ -76,10 +74,8 @@ def write_split(
 
 
 def read_split(path: Path, *, seed: int = 0) -> Split:
-    """Read a split file, which `check_split` compares with the data.
-
-    **Raises** `ValueError` for a file that is missing or is not a split, and for another seed.
-    """
+    """Read a split file, which `check_split` compares with the data. **Raises** `ValueError` for a
+    file that is missing or is not a split, and for another seed."""
     content = read_as(
         SplitFile, read_json(path), str(path), "restore the file, or write a new split"
     )

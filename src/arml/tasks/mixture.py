@@ -13,8 +13,7 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 
 Stage = Mapping[str, float]
 """The share of each family among the tasks of a stage. The shares sum to one."""
-MAX_DRAWS = 100_000
-"""The most draws to find a task of one family."""
+
 State = tuple[PRNGKeyArray, Int[Array, ""]]
 """The key of a draw, and the number of draws before it."""
 
@@ -36,7 +35,7 @@ class Mixture(TaskDistribution):
 
         def other(state: State) -> Array:
             key, tries = state
-            return (self.tasks.sample(key).family != family) & (tries < MAX_DRAWS)
+            return (self.tasks.sample(key).family != family) & (tries < 100_000)
 
         def again(state: State) -> State:
             return jax.random.split(state[0])[0], state[1] + 1
@@ -50,7 +49,6 @@ class Mixture(TaskDistribution):
         return eqx.tree_at(lambda m: m.shares, self, shares_of(stage, self.families))
 
     def only(self, family: str) -> "Mixture":
-        """The tasks of one family."""
         return self.of({family: 1.0})
 
     def identity(self) -> str:
@@ -59,10 +57,8 @@ class Mixture(TaskDistribution):
 
 
 def mixture(tasks: TaskDistribution) -> Mixture:
-    """The families of a task distribution in equal shares.
-
-    **Raises** `ValueError` in one line if two families have one name.
-    """
+    """The families of a task distribution in equal shares. **Raises** `ValueError` in one line if
+    two families have one name."""
     families = tuple(tasks.families)
     if twice := [name for name in families if families.count(name) > 1]:
         raise ValueError(f"expected families of different names, got {twice[0]} twice: rename one")
@@ -70,15 +66,12 @@ def mixture(tasks: TaskDistribution) -> Mixture:
 
 
 def equal_shares(families: Sequence[str]) -> dict[str, float]:
-    """Equal shares."""
     return {name: 1 / len(families) for name in families}
 
 
 def shares_of(stage: Stage, families: Sequence[str]) -> Float[Array, " families"]:
-    """The shares of a stage in the order of `families`.
-
-    **Raises** `ValueError` in one line for an unknown family, and for shares that do not sum to 1.
-    """
+    """The shares of a stage in the order of `families`. **Raises** `ValueError` in one line for an
+    unknown family, and for shares that do not sum to 1."""
     odd = next((name for name in stage if name not in families), None)
     if odd is not None:
         raise ValueError(f"unknown family {odd!r}: expected one of {', '.join(families)}")

@@ -44,7 +44,6 @@ class FunctionsOptions:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range of both inputs."""
         return self.low, self.high
 
     @property
@@ -156,7 +155,6 @@ class StarterOptions(EpisodeOptions, DataOptions):
 
     @property
     def size(self) -> int:
-        """Pixels a side of an image."""
         return STARTER_SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:

@@ -46,11 +46,9 @@ class OwnOptions:
 
     @classmethod
     def of(cls, tasks: Tasks) -> "OwnOptions":
-        """The options of a task distribution, or of any object that draws tasks.
-
-        **Raises** `ValueError` in one line for a class that is defined inside a function, and for
-        attributes that cannot be written as JSON.
-        """
+        """The options of a task distribution, or of any object that draws tasks. **Raises**
+        `ValueError` in one line for a class that is defined inside a function, and for attributes
+        that cannot be written as JSON."""
         as_tasks(tasks)
         kind = type(tasks)
         if "<locals>" in kind.__qualname__:
@@ -67,7 +65,6 @@ class OwnOptions:
         return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), *held_by)
 
     def check(self) -> None:
-        """Raise `ValueError` if there is no class."""
         if not self.name:
             raise ValueError("expected tasks, got none: give arml.run(..., tasks=DISTRIBUTION)")
         try:
@@ -78,10 +75,8 @@ class OwnOptions:
             ) from error
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All three parts are the same distribution, with different keys.
-
-        **Raises** `RunError` if the class is not found.
-        """
+        """All three parts are the same distribution, with different keys. **Raises** `RunError` if
+        the class is not found."""
         kind = self._class()
         warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
         tasks = object.__new__(kind)

@@ -124,10 +124,8 @@ TasksLike = Tasks | Splits | TasksOptions
 
 def splits_of(tasks: TasksLike) -> Splits:
     """Task distributions of the three parts, from `Splits`, from the options of a recipe's tasks,
-    or from one distribution, which is used for all three with different keys.
-
-    **Raises** `ValueError` in one line for another object.
-    """
+    or from one distribution, which is used for all three with different keys. **Raises**
+    `ValueError` in one line for another object."""
     if isinstance(tasks, Splits):
         train, validation, test = map(as_tasks, tasks[:3])
         return tasks._replace(train=train, validation=validation, test=test)
@@ -161,14 +159,11 @@ class EpisodeOptions(Options):
     change the classes."""
 
     def ways_of(self, part: str) -> int:
-        """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
 
     def episodes(self, families: Sequence[ImageFamily], part: str, **how: Any) -> TaskDistribution:
-        """The tasks over one part of the families' classes; see `image_episodes`.
-
-        **Raises** `TooFewError` for too few classes or images.
-        """
+        """The tasks over one part of the families' classes; see `image_episodes`. **Raises**
+        `TooFewError` for too few classes or images."""
         for family in families:
             assert family.split is not None
             self._check_part(family.name, part, family.sizes, family.split[part])
