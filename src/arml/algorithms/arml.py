@@ -415,7 +415,7 @@ class ARMLOptions(InnerOptions):
     def modulation(
         self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> Modulate:
-        """The modulation of the initialisation `net` by a code of `code` numbers. Eq. (10)."""
+        """The modulation of `net` by a code of `code` numbers. Eq. (10)."""
         if self.granularity == "unit":
             act, scale, key = modulation.UNITS[self.gate], code**-0.5, keys["gate"]
             return modulation.UnitModulation.drawn(
@@ -483,9 +483,8 @@ def _film(problem: Problem) -> ARMLOptions:
             width=64,
             clusters=4,
             gate="film",
-            # FiLM does not bound the weights that it makes. While the encoder learns, a rare task
-            # starts with a loss of 40,000 and a curvature of 46 / inner_rate: each inner step then
-            # raises the loss, and the fifth overflows. Once trained, 0.2% of tasks reach the bound.
+            # FiLM does not bound the weights. While the encoder learns, a rare task starts with a
+            # loss of 40,000, and its fifth step overflows. Once trained, 0.2% reach the bound.
             inner_bound=100.0,
         )
     options = ARMLOptions(
@@ -502,9 +501,9 @@ def _film(problem: Problem) -> ARMLOptions:
         mu_1=1e-3,
         mu_2=1e-3,
     )
-    # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs, and
-    # a vector may have a thousand that are positive. On such synthetic vectors, 100 outer steps
-    # took the accuracy from 93% to 39% with weights, and left it at 98% with units.
+    # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs. On
+    # vectors of a thousand positive numbers, 100 outer steps reached 39% with weights, 98% with
+    # units.
     pooled = problem.spatial
     return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
@@ -532,8 +531,8 @@ ARML_PAPER = Method(
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
     preset=paper,
     settings={
-        # At three times the rate `arml-paper` was far worse after 120 steps. A search over 400
-        # steps prefers ten times (study/README.md), but the study's runs have this one.
+        # At three times the rate it was far worse after 120 steps. A search over 400 steps prefers
+        # ten times (study/README.md), but the study's runs have this one.
         "small images": {"outer": {"outer_rate": 0.001}},
         "many families": {"algorithm": {"vertices": 8}},  # the paper's; Plain-Multi has 4
     },

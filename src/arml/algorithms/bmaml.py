@@ -239,7 +239,6 @@ METHODS = (
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         preset=bmaml,
-        # With neither, three of three trainings diverged, one in its last steps.
         settings={"regression": {"outer": {"clip": 0.03, "schedule": "cosine"}}},
     ),
 )

@@ -11,8 +11,7 @@ Differences
   inputs of the network. For pictures a linear layer maps it to a scale and a shift of the third
   block's units (FiLM), as in [2].
 - The scale is 1 + W phi, and the shift has no bias. In [2] the linear layer has a bias, which
-  starts at random within .1: all scales are small at first, and many negative. Here the offset of
-  the normalisation and the next layer's weights do what a positive bias would.
+  starts at random within .1: all scales are small at first, and many negative.
 - [2] bounds each element of a task's outer gradient to 10, on pictures that of the mean gradient.
   Here the norm of the outer gradient has that bound on 2-D regression, and none on pictures.
 - On pictures [2] has 16 tasks in each step, and a rate that falls by a tenth every 5,000 steps.

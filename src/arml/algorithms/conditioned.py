@@ -19,7 +19,7 @@ Head = Callable[[PyTree, Examples], PyTree]
 
 
 def the_learned_head(net: PyTree, support: Examples) -> PyTree:
-    """The task starts from the network's own head, which all tasks share."""
+    """The network's own head, which all tasks share."""
     return net
 
 

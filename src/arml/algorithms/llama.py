@@ -14,8 +14,7 @@ Differences
   linear outputs. The expectation over labels is exact: one backward pass for each class or target.
 - The prior's precision is one number for all weights, added to the eigenvalues of a block:
   log det(n A (x) G + precision I) = sum_ij log(n a_i g_j + precision). The factored damping of
-  Kronecker-factored optimisers approximates the inverse. It is a bad approximation of the
-  determinant, where most directions have no curvature at all.
+  Kronecker-factored optimisers is a bad approximation of this determinant.
 - The curvature takes the statistics of the normalisation as constants, so each example has its own
   gradient.
 - `remat` also recomputes the curvature in the backward pass.

@@ -97,8 +97,6 @@ class MAMLOptions(InnerOptions):
         return MAML(net=net, inner=how, problem=problem, until=self.multi_step)
 
 
-# At Adam's full step the learned inner rates double in one step, and the loss is soon not finite.
-# Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
 _BOUNDED_GRADIENTS: dict[str, Changes] = {
     "regression": {
         "algorithm": {"inner_clip": 1_000.0},
@@ -121,7 +119,6 @@ METHODS = (
         title="First-order MAML",
         about="First-order MAML: without the second derivatives.",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
-        # Without a bound its inner steps become unstable: a few ripple tasks had losses of 100,000.
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
     ),
     replace(
@@ -148,7 +145,7 @@ METHODS = (
         title="MAML++",
         about="MAML++: MAML with a learned rate for each array and step, and early losses.",
         paper="Antoniou, Edwards and Storkey, ICLR 2019",
-        # All steps' losses count for the authors' 15 of 100 epochs of 500 steps.
+        # The authors' 15 of 100 epochs of 500 steps.
         preset=lambda problem: MAMLOptions(
             inner_rate=usual_rate(problem), step_rates=True, multi_step=7_500
         ),

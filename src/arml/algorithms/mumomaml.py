@@ -13,14 +13,14 @@ Differences
   double.
 - The modulation by attention, a softmax over the units, is left out.
 - The image encoder halves images by max-pooling, the authors' encoder by strides; its normalisation
-  has no scale. As in the authors' code it reads no labels, and no recurrent network follows it.
+  has no scale. As in the authors' code it does not read labels.
 - On images FiLM follows the pooling; in the authors' code it precedes it. The two differ where
   1 + gamma < 0.
 - The authors do not classify vectors. Here the encoder reads these in sequence, each with its
   one-hot label, as it reads the inputs of a regression with their targets.
 - The inner gradient is not clipped; the authors clip it at 10 or 20 (`inner_clip`).
-- Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform, as
-  elsewhere in this library; other weights start as in the authors' code, with PyTorch's defaults.
+- Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform.
+  Other weights start as in the authors' code, with PyTorch's defaults.
 """
 
 from dataclasses import dataclass

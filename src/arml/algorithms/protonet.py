@@ -12,10 +12,9 @@ Differences
 - The paper trains on more classes than it tests on (20 or 30 for miniImageNet). Here this is an
   option of the tasks. The softmax leaves out classes that a task does not have.
 - The authors halve the outer rate every 2,000 episodes, and normalise by running averages.
-- The authors' batch normalisation multiplies each channel by a learned factor, so training can make
-  all distances smaller. Conv-4 has no such factor here, as in the code of MAML and of ARML: without
-  a scale the softmax of wide features is nearly certain at first, and its gradient is small. The
-  distances may have a scale instead, constant or learned, as in TADAM.
+- The authors' batch normalisation has a learned scale, so training can shrink all distances. Conv-4
+  has none here, as in the code of MAML and of ARML: then the softmax of wide features is nearly
+  certain at first, and its gradient is small. The distances may have a scale, as in TADAM.
 - The distances may be those of linear discriminant analysis, with one spread for all classes, or
   of Simple CNAPS, with one for each (`arml.nn.heads`).
 - With `rotate` each part of a training task is the support set once, and all other examples are the

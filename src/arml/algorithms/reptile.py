@@ -17,8 +17,7 @@ Differences
   from task to task.
 - Batch normalisation has no scale, and its offset is adapted with the rest.
 - A task takes 8 steps on minibatches of 10, at test as in training. On images the authors take 50
-  steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. An outer
-  step has 4 tasks of images; theirs has 5.
+  steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`.
 """
 
 from dataclasses import dataclass

@@ -14,8 +14,7 @@ Differences
   the weight .395, the mean of that probability over the run. In expectation its gradient has the
   same weight, and there is no random draw, schedule or second optimiser.
 - If tasks come from several data sets, the auxiliary head spans the classes of all of them.
-- The layers that make scales and shifts have swish, as the authors' networks do; the blocks keep
-  the base network's ReLU.
+- The layers of scales and shifts have swish, as in [2]; the blocks keep the base network's ReLU.
 - The metric's scale alpha is 7.5 as in the code; the paper tunes it, and `learn_scale` learns it.
 - The distance is not squared, as in the code; `metric="squared"` is that of ProtoNet.
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they

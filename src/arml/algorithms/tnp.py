@@ -19,10 +19,9 @@ Differences
   is .01 plus a softplus; in [1] it is an exponential, or .05 plus .95 times a softplus.
 - In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine. Here all
   tasks have as many examples as at test.
-- Classification, which [1] does not have: labels are one-hot vectors, pictures are embedded by the
-  body of the base network, and the outputs are logits. The order of a task's classes is random, so
-  the transformer learns that it does not matter; it is not built in.
-- In regression the base network is not used: f(x) is x.
+- Classification, which [1] does not have: labels are one-hot vectors, the body of the base network
+  embeds pictures, and the outputs are logits. The order of a task's classes is random, so the
+  transformer learns to ignore it. In regression the base network is not used: f(x) is x.
 """
 
 from collections.abc import Callable

@@ -15,17 +15,15 @@ Differences
   other queries. The loss, a mean over queries, has the same expectation.
 - A prediction is the logarithm of the mean probability; the authors' code scores by the logsumexp
   of the logits, whose largest class may be another.
-- In classification, the networks of the means have no bias in their last layers: it would be the
-  same for every class, and softmax cancels it.
+- In classification, the networks of the means have no last bias, because softmax cancels it.
 - Features are those of the base network without its head, and there is no dropout. The authors have
   8 tasks (1-shot) and 2.5e-4. Loss and prediction take 10 samples of the head, as theirs do.
 - Regression is ours, because [1] has only view reconstruction. The mean of phi(f(x), y) over the
   support set replaces the class mean, where phi has two layers as in its encoder of views. The head
   has one row for each target. The likelihood is Gaussian with a learned noise, so the mean over all
   samples has a closed form. A prediction is the mean of the Gaussian, and takes no samples.
-- The regression's likelihood is weighted as in [3] (beta of 1/2). Without weights it explains the
-  error of hard tasks as variance: on the 2-D functions its squared error was more than four times
-  as large.
+- The regression's likelihood is weighted as in [3] (beta of 1/2). Without weights its squared error
+  on the 2-D functions was more than four times as large.
 """
 
 from collections.abc import Callable

@@ -132,8 +132,7 @@ def study_scores() -> JsonView:
 
 
 def _measured(recipe: str) -> Json:
-    """The `metric` of the study's setting, its mean `score` of the recipe and the `minutes` of one
-    training on one core; None where the study has none."""
+    """The study's metric, mean score and minutes of a training on one core, or None."""
     place, method = recipe.split("/")
     facts = study_scores().get(place, {})
     return {

@@ -1,8 +1,5 @@
-"""Reads the command line of a training: the options of the command, then those of its experiment.
-
-The first word may be a recipe. An option of a part is spelled as in tyro, `--algorithm.inner-rate`.
-The part may be left out if no other part has an option of that name: `--inner-rate`.
-"""
+"""The command line of a training: a recipe, the options of the command, and those of the experiment
+(`--algorithm.inner-rate`, or `--inner-rate` if no other part has an option of that name)."""
 
 import dataclasses
 import time
@@ -68,14 +65,8 @@ class Parsed(Generic[T]):
 
 
 def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
-    """The options of a command, and the experiment of the recipe or the data that they name.
-
-    **Arguments**
-
-    - `kind`: the options of the command; its docstring is the help.
-
-    **Raises** `ValueError` in one line, and `SystemExit` as `parse` does.
-    """
+    """The options of a command, whose docstring is the help, and the experiment of the recipe or
+    the data that they name. **Raises** `ValueError` in one line, and `SystemExit` as `parse`."""
     name, words = ("", words) if not words or words[0].startswith("-") else (words[0], words[1:])
     prog = f"{prog} {name}" if name else prog
     found = recipe(name) if name else None

@@ -123,10 +123,7 @@ class Extractor:
         self.mean = (mean or IMAGENET_CHANNELS[0]) if floats else None
         self.std = (std or IMAGENET_CHANNELS[1]) if floats else None
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
-        known, rank = (
-            self._session.get_modelmeta().custom_metadata_map.get(TRAINING_DATA_KEY),
-            len(self.shape),
-        )
+        metadata, rank = self._session.get_modelmeta().custom_metadata_map, len(self.shape)
         self.about: Json = {
             "model": self.path.name,
             "sha256": self._sha256,
@@ -140,7 +137,7 @@ class Extractor:
             "crop": crop,
             **({"bgr": True} if bgr else {}),
             "dimension": self.dimension,
-            "saw": saw or known or "unknown",
+            "saw": saw or metadata.get(TRAINING_DATA_KEY) or "unknown",
         }
         parts = [f"pictures of {self.size} px{' (assumed: --size)' * (not size and not stated)}"]
         if self.mean is not None and self.std is not None:
@@ -206,13 +203,11 @@ class Extractor:
         self.fixed = isinstance(shape[0], int)
         self.batch = max(shape[0], 1) if self.fixed else 32
         """The number of pictures that it takes at once; `fixed` if it takes only this number."""
-        self.texts: dict[str, np.ndarray] = {
-            one.name: np.ones(
-                [n if isinstance(n, int) else 1 for n in one.shape], TEXT_TYPES[one.type]
-            )
-            for one in texts
-        }
+        self.texts: dict[str, np.ndarray] = {}
         """Constants for the inputs of texts."""
+        for one in texts:
+            shape = [n if isinstance(n, int) else 1 for n in one.shape]
+            self.texts[one.name] = np.ones(shape, TEXT_TYPES[one.type])
 
     def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
         """The vectors of RGB pictures of `size` pixels a side. **Raises** `ValueError` if the model
@@ -310,14 +305,7 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
     places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
-    file = next(
-        (
-            place / PREPROCESSOR_CONFIG
-            for place in places
-            if (place / PREPROCESSOR_CONFIG).is_file()
-        ),
-        None,
-    )
+    file = next(filter(Path.is_file, (place / PREPROCESSOR_CONFIG for place in places)), None)
     try:
         stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS_MODEL else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
@@ -402,13 +390,10 @@ def _before(path: Path, output: str) -> str | None:
     """The input of the last matrix product before the output; None if there is none, or the extra
     `onnx` is missing."""
     try:
-        nodes = (
-            extra("onnx", "onnx", "a look into models")
-            .load(str(path), load_external_data=False)
-            .graph.node
-        )
+        onnx = extra("onnx", "onnx", "a look into models")
     except ValueError:
         return None
+    nodes = onnx.load(str(path), load_external_data=False).graph.node
     made = {name: node for node in nodes for name in node.output}
     node = made.get(output)
     while node is not None and node.op_type in ("Add", "Softmax", "Identity", "Cast"):

@@ -56,8 +56,6 @@ INDEX_FILE = "index.json"
 
 
 class Arrays(TypedDict):
-    """A part of a family in the index."""
-
     bytes: Count
     sha256: Text
     classes: list[Text]
@@ -65,13 +63,11 @@ class Arrays(TypedDict):
 
 
 class About(TypedDict):
-    """A family in the index; `prepare` adds the source of its pictures."""
-
     parts: dict[Literal["train", "validation", "test"], Arrays]
 
 
 class Index(TypedDict):
-    """`index.json`."""
+    """`index.json`; `prepare` adds the sources of the pictures."""
 
     size: Count
     families: dict[Text, About]

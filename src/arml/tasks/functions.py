@@ -73,7 +73,7 @@ def evaluate_family(
     """The noiseless function of family `index` at the points `xy`; the coefficients are in the
     order of `PRIOR_LOW`."""
     x, y = xy[:, 0], xy[:, 1]
-    # All six at once: a handful of operations on tiny arrays costs less than a branch.
+    # All six at once: a branch would cost more.
     values = jnp.stack([function(coefficients, x, y) for function in FAMILY_FUNCTIONS])
     return values[index][:, None]
 

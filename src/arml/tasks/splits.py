@@ -36,7 +36,7 @@ class Splits(NamedTuple):
         x, y = jax.random.normal(jax.random.key(0), (90, 8)), jnp.arange(90) // 6
         splits = arml.Splits.of_classes((x, y), ways=3, shots=1, queries=5)
 
-    `arml.fit`, `arml.evaluate` and `arml.build` take them in the place of tasks: a training gets
+    `arml.fit`, `arml.evaluate` and `arml.build` take them instead of tasks: a training gets
     the first two parts, and a score the last one.
     """
 
