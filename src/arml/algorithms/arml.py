@@ -254,15 +254,13 @@ SUMMARY_AUTOENCODERS: dict[str, Callable[..., Summary]] = {
 RECONSTRUCTION_ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
 ADJACENCY_NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
 MESSAGE_INITIALISERS = {"authors": truncated_normal(1.0), "glorot": glorot}
-DRAWN_PARTS = (
-    *("embed", "clusters", "summary", "reading", "vertices"),
-    *("relate", "connect", "propagate", "gate", "shift"),
-)
-"""The parts that draw weights."""
 
 
 def keys_of(key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
-    return dict(zip(DRAWN_PARTS, jax.random.split(key, len(DRAWN_PARTS)), strict=True))
+    """A key for each part that draws weights."""
+    parts = ["embed", "clusters", "summary", "reading", "vertices"]
+    parts += ["relate", "connect", "propagate", "gate", "shift"]
+    return dict(zip(parts, jax.random.split(key, len(parts)), strict=True))
 
 
 def drawn_vertices(

@@ -477,14 +477,10 @@ class ExtendedARMLOptions(InnerOptions):
 
 
 def extended(problem: Problem) -> ExtendedARMLOptions:
-    """Our presets.
-
-    For classification every vertex has a modulation of the whole network. The spread of a task's
-    features within and between classes sets its weights of the vertices, and the nearest prototype
-    classifies. With one example of each class the spread is zero, and all tasks have the same
-    weights. For regression each vertex has a network, ridge regression finds its head, and the
-    evidence sets the weights.
-    """
+    """Our presets. For classification every vertex has a modulation of the whole network, the
+    spread of a task's features sets its weights of the vertices (with one example of each class all
+    tasks have the same), and the nearest prototype classifies. For regression each vertex has a
+    network, ridge regression finds its head, and the evidence sets the weights."""
     if problem.kind == "classification":
         return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
     return replace(

@@ -42,11 +42,8 @@ from arml.nn.networks import ConvBlock, Linear, linear, uniform
 
 
 class LSTMCell(eqx.Module):
-    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
-
-    Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
-    separate weights, so a whole sequence of inputs is multiplied at once.
-    """
+    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000]. Columns
+    of the gates are input, forget, candidate, output, as in PyTorch."""
 
     input_gates: Linear
     state_gates: Float[Array, "state gates"]

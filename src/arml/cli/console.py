@@ -217,12 +217,10 @@ def _in_words(task: Task) -> str:
 
 
 class Stop:
-    """Becomes true at the first Ctrl-C or SIGTERM, and the command stops; the second ends the
-    program.
+    """Becomes true at the first Ctrl-C or SIGTERM, and the command stops; the second ends it.
 
     Python does not run a signal's handler while XLA compiles or computes. Its handler in C writes a
-    byte to a pipe at once, and a thread that reads the pipe prints the answer.
-    """
+    byte to a pipe at once, and a thread that reads the pipe prints the answer."""
 
     def __init__(
         self, message: str = "stopping after the step in hand", *, idle: Callable[[], str] = str

@@ -76,10 +76,8 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]
 
 def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The descriptions of everything, by its kind, and of each recipe the options that it needs.
-
-    They are cached, because the methods load JAX, until the package changes. With plug-ins and
-    other packages' methods they are not cached.
-    """
+    They are cached until the package changes, because the methods load JAX, but not with plug-ins
+    and other packages' methods."""
     from arml.core.registry import points
     from arml.plugins.loading import as_options
 

@@ -450,15 +450,12 @@ class Features(TypedDict):
 def write_features(
     extractor: Extractor, path: Path, folder: Path, *, place: int = 0, progress: Progress = quiet
 ) -> tuple[Json, bool]:
-    """Write the features of a folder or zip of pictures in `folder`, unless they are there.
+    """Write the features of a folder or zip of pictures in `folder`, unless they are there. `place`
+    is the index of the family, by which tasks draw it.
 
-    `place` is the index of the family among those that are used together: tasks draw families by
-    index.
-
-    **Returns** the content of `features.json`, and whether it was written.
-
-    **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
-    cannot be read, a model that fails, or a full disk.
+    **Returns** the content of `features.json`, and whether it was written. **Raises** `ValueError`
+    or `RunError` in one line: a folder with other features, a picture that cannot be read, a model
+    that fails, or a full disk.
     """
     vectors = folder / _VECTORS_FILE
     with open_source(path) as source:

@@ -94,12 +94,9 @@ class _Source:
 
 @dataclass(frozen=True, eq=False)
 class ImageFamily:
-    """All images of one source, in order of class and then of file name.
-
-    `images` is a read-only memory map of pixels, or of vectors of images. Class `i` has `counts[i]`
-    of them, from `first[i]` on. `digest` is a SHA-256 of the source's content, the same for every
-    size. `split` is the published or stated split of its classes, if it has one.
-    """
+    """All images of one source, in order of class and then of file name: a read-only memory map of
+    pixels, or of vectors of images. Class `i` has `counts[i]` of them, from `first[i]` on. `digest`
+    is a SHA-256 of the source's content, the same for every size. `split` may be published."""
 
     name: str
     classes: tuple[str, ...]
@@ -310,9 +307,8 @@ def load_families(
 ) -> list[ImageFamily]:
     """Load folders or zip files of labelled pictures (see `open_source`), one family each.
 
-    Images become `size x size` pixels (stretched if they are not square). `check` is called with
-    the name, the images of each class and the stated split of each source, before any image is
-    decoded. It may raise an error.
+    Images become `size x size` pixels. `check` gets the name, the images of each class and the
+    stated split of each source before any image is decoded, and may raise an error.
 
     **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, and
     for two sources of one name.

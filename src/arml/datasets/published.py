@@ -219,11 +219,8 @@ def cub(files: Files) -> Listed:
 
 def aircraft(files: Files) -> Listed:
     """FGVC-Aircraft 2013b: `images/<number>.jpg`; tables by the image's number have its variant,
-    which may have blanks and slashes, and its box as left, top, right and bottom.
-
-    **Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too
-    large a part. Here the box is read as published.
-    """
+    which may have blanks and slashes, and its box as left, top, right and bottom. HSML's
+    preparation reads the box as x, y, width and height, and so keeps too large a part."""
     root = files.root("images_box.txt")
     boxes = files.table(f"{root}images_box.txt")
     return sorted(
@@ -262,14 +259,9 @@ def imagenet(files: Files) -> Listed:
     """ILSVRC 2012's training pictures: a tar with one tar for each class, or a folder of these tars
     or of their contents; the pictures of a class in order of number (`n01532829_5.JPEG`).
 
-    miniImageNet has 600 pictures of a class, which the lists `train.csv`, `val.csv` and `test.csv`
-    name [1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the
-    pictures of that class from 1. tieredImageNet has all pictures.
-
-    Copies of miniImageNet have only these 600: in a folder for each class, which may be in folders
-    of the parts, or all in one folder under the names of the lists.
-
-    [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
+    The lists of Ravi and Larochelle (ICLR 2017) name 600 pictures of a class of miniImageNet: in
+    `n0153282900000005.jpg,n01532829` the number after the class counts its pictures from 1. Copies
+    of miniImageNet have only these 600, in a folder for each class or all in one folder.
     """
     classes: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for name in sorted(files.pictures, key=lambda name: [*map(int, re.findall(r"\d+", name))]):
@@ -302,11 +294,8 @@ OMNIGLOT_CHARACTERS = 1623
 
 def omniglot(files: Files) -> Listed:
     """Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/`.
-    A class is a character (`Greek/character01`).
-
-    Copies without the alphabets have a folder for each character. The names of the files begin with
-    the character's number (`0394_01.png`), and `first` of the split has the first of each alphabet.
-    """
+    A class is a character (`Greek/character01`). In copies without the alphabets the names of the
+    files begin with its number (`0394_01.png`); `first` has the first number of each alphabet."""
     yield from _by_folder(files, "images_background", depth=2)
     yield from _by_folder(files, "images_evaluation", depth=2)
     if not any("images_" in name for name in files.pictures):

@@ -81,15 +81,9 @@ def evaluate_family(
 class Functions(TaskDistribution):
     """2-D regression over six families of functions, each equally probable.
 
-    Inputs are `[n, 2]`, both coordinates U[low, high]; targets are `[n, 1]`, the function plus
-    Gaussian noise of standard deviation `noise`, on support and query alike.
-
-    **Arguments**
-
-    - `problem`: a regression of 1 output on 2 features: its shots and queries count the points.
-    - `low`, `high`: the range of both inputs.
-    - `noise`: standard deviation of the noise, in the targets' units.
-    - `flat`: put the families that ignore the second input in the plane y = 1.
+    Inputs are `[n, 2]`, both coordinates U[low, high]. Targets are `[n, 1]`, the function plus
+    Gaussian noise of standard deviation `noise`. With `flat` the families that ignore the second
+    input are in the plane y = 1. Shots and queries of `problem` count the points.
 
     **Raises** `ValueError` if the range is empty or the noise is negative.
     """

@@ -26,9 +26,7 @@ def distinct(
     """`number` distinct integers of `0 <= i < count`, every ordered choice equally likely.
 
     A uniform Lehmer code (draw `i` is a rank among the `count - i` integers left) is decoded from
-    its end: each draw adds one to the later ones that are not below it. `count` may be traced, and
-    must be at least `number`.
-    """
+    its end: each draw adds one to the later ones that are not below it. `count` may be traced."""
     places = jnp.arange(number)
     code = jax.random.randint(key, (number,), 0, jnp.asarray(count, jnp.int32) - places)
 
@@ -168,11 +166,8 @@ def image_episodes(
     disk: bool = False,
     copies: tuple[str, ...] = (),
 ) -> ImageEpisodes:
-    """Episodes over the classes of one part of each family's split, of which there are enough.
-
-    The images are put on the device. With `disk` they are read when they are needed, and the part
-    must have all classes of the families.
-    """
+    """Episodes over the classes of one part of each family's split, of which there are enough. With
+    `disk` images are read when they are needed, and the part must have all classes."""
     chosen = [
         np.flatnonzero(np.isin(family.classes, (family.split or {})[part])) for family in families
     ]
@@ -195,11 +190,8 @@ def image_episodes(
 
 
 def device_room() -> int:
-    """The most bytes of images that are put on a device; larger data are streamed.
-
-    `$ARML_DEVICE_GIB` sets it; it changes no task. The default is a quarter of an accelerator's
-    memory, or 4 GiB in all for the cores of a CPU, because each core may have a copy.
-    """
+    """The most bytes of images that are put on a device; larger data are streamed. By default
+    (`$ARML_DEVICE_GIB`) a quarter of an accelerator's memory, or 4 GiB for all cores of a CPU."""
     said = os.environ.get("ARML_DEVICE_GIB")
     if said:
         try:
@@ -278,11 +270,8 @@ MIRROR_LOSS = 0.1
 
 def mirror_loss(family: ImageFamily, classes: Sequence[str]) -> float:
     """The share of the separation of the classes that mirroring removes: 0 for symmetric classes.
-
-    Half of the pictures of each class are compared with the class means of the other halves, as
-    they are and mirrored. The separation is the probability that a picture's own class is nearer
-    than another one, less one half.
-    """
+    Half of the pictures of each class are compared with the class means of the other halves. The
+    separation is the probability that the own class is nearer than another one, less one half."""
     from scipy.spatial.distance import cdist  # here, because few trainings need it
 
     rng = np.random.default_rng(0)

@@ -19,10 +19,8 @@ State = tuple[PRNGKeyArray, Int[Array, ""]]
 
 
 class Mixture(TaskDistribution):
-    """The families of `tasks` in given shares. Build it with `mixture`.
-
-    Tasks are drawn until one has the wanted family. Of the others only the family is computed.
-    """
+    """The families of `tasks` in given shares. Build it with `mixture`. Tasks are drawn until one
+    has the wanted family; of the others only the family is computed."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)

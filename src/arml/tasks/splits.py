@@ -100,12 +100,9 @@ class Splits(NamedTuple):
 
 @runtime_checkable
 class TasksOptions(Protocol):
-    """The options of one kind of tasks: a frozen dataclass with these two methods.
-
-    It may also have `absolute()`, the same options with absolute paths; `needs`, the options that a
-    command line must have besides the name of a recipe; and `span` and `reach`, the range of the
-    inputs and the largest size of a target in training.
-    """
+    """The options of one kind of tasks: a frozen dataclass with these two methods. It may also have
+    `absolute()`, the same options with absolute paths; `needs`, the options that a command line
+    must have; and `span` and `reach`, the range of inputs and the largest size of a target."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
