@@ -33,8 +33,7 @@ from arml.core.inner import InnerOptions, Rule, adaptable, usual_rate
 from arml.core.learner import Network
 from arml.nn.networks import MLP, Linear, mlp
 
-INITIAL_DECAY = 5e-4
-"""The initial weight decay, as a share of the inner rate."""
+INITIAL_DECAY = 5e-4  # as a share of the inner rate
 
 
 class Generator(Rule):

@@ -93,9 +93,8 @@ class ClusterTree(eqx.Module):
     def drawn(
         cls, width: int, clusters: tuple[int, ...], *, spread: float, key: PRNGKeyArray
     ) -> "ClusterTree":
-        """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first,
-        and one root. All weights are Glorot-uniform, centres and biases as single rows, as in [2].
-        """
+        """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first.
+        All weights are Glorot-uniform, centres and biases as single rows, as in [2]."""
         key_centres, *keys = jax.random.split(key, len(clusters) + 2)
         centres = _each(glorot, clusters[0], (1, width), key_centres)[:, 0]
         levels = []

@@ -12,7 +12,6 @@ from arml.core.registry import Entry
 Changes = Mapping[str, Mapping[str, Any]]
 """Options that differ from the usual ones, by part: `algorithm`, `tasks`, `network`, `outer`, or
 `experiment` for its own numbers."""
-PROBLEM_KINDS = ("regression", "classification")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class Method(Entry):
     """The year of publication; if 0, the first year in `paper`. It orders lists of methods."""
     preset: Callable[[Problem], Options] | None = None
     """Its options for a problem; the class's defaults if None."""
-    kinds: tuple[str, ...] = PROBLEM_KINDS
+    kinds: tuple[str, ...] = ("regression", "classification")
     """The kinds of problems that it can learn; it raises an error for others."""
     inputs: tuple[str, ...] = ("vectors", "pictures")
     """The kinds of inputs that it can read."""

@@ -150,8 +150,7 @@ class PLATIPUS(Learner):
 
 def platipus(problem: Problem) -> PLATIPUSOptions:
     """The steps of the means are at most as long as those of the inner loop, because the regression
-    is too steep for longer ones. Images have half the samples, because each adapts all
-    convolutions."""
+    is too steep for longer ones. Images have half the samples, because each costs more."""
     rate = usual_rate(problem)
     return PLATIPUSOptions(
         inner_rate=rate,

@@ -127,17 +127,11 @@ def features_command(arguments: Sequence[str]) -> int:
     given = {**options.given(), "saw": options.saw}
     extractor = extractor_of(options.model or PHOTOS_MODEL, given, unit=not options.raw)
     console, about = Console(), extractor.about
-    say(
-        console,
-        f"{extractor.summary}; {extractor.dimension} numbers; the model was trained on: "
-        f"{about['saw']}",
-        *filter(None, [extractor.doubt]),
-    )
+    saw = f"{extractor.dimension} numbers; the model was trained on: {about['saw']}"
+    say(console, f"{extractor.summary}; {saw}", *filter(None, [extractor.doubt]))
     if about["saw"] == "unknown":
         say(
-            console,
-            "if these include test classes, scores will be too high; --saw records the training "
-            "data of the model",
+            console, "if these data include test classes, scores will be too high; --saw names them"
         )
     try:
         with Display(Console(stderr=True), "starting") as display:

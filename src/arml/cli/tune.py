@@ -51,7 +51,6 @@ def tune_command(arguments: Sequence[str]) -> int:
         raise ValueError("a search has no --minutes: give --steps")
     experiment.check()
     search = space(options.search, experiment) or usual(experiment)
-
     console, stop = Console(), Stop()
     say(console, f"searching {space_in_words(search)}")
 

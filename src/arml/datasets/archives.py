@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SIZE_LIMIT = 256 * 2**20
-"""Bytes of one file, unpacked: more than any photograph."""
+SIZE_LIMIT = 256 * 2**20  # bytes of one file, unpacked: more than any photograph
 
 JUNK_NAMES = {
     "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir", "lost+found",
@@ -56,11 +55,8 @@ def open_members(
     """The files of a folder, a zip or a tar, one after the other.
 
     `enter` is called with the name of each tar within a tar or a folder. If it returns true, the
-    files of that tar follow, named `<name without .tar>/<their names>`.
-
-    **Raises** `ValueError` in one line for a file that is missing, unsafe, cut short or of another
-    kind. Some damage is found only when the reading reaches it.
-    """
+    files of that tar follow, named `<name without .tar>/<their names>`. **Raises** `ValueError` in
+    one line for a file that is missing, unsafe, cut short or of another kind, perhaps later."""
     try:
         if path.is_dir():
             yield _of_folder(path, enter)

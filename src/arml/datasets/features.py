@@ -63,7 +63,6 @@ _PICTURE_TYPES: dict[str, type[np.generic]] = {
     "tensor(uint8)": np.uint8,
 }
 TEXT_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
-IMAGENET_CLASS_COUNTS = (1000, 1001, 21841, 21842, 21843)
 PREPROCESSOR_CONFIG = "preprocessor_config.json"
 Pool = Literal["cls", "mean", "none"]
 """The first token, the mean over tokens or positions, or all numbers."""
@@ -151,7 +150,8 @@ class Extractor:
         )
         self.doubt = ""
         """A warning that the output may be the wrong one, with a better one; or empty."""
-        if output is None and rank == 2 and self.dimension in IMAGENET_CLASS_COUNTS:
+        imagenet = (1000, 1001, 21841, 21842, 21843)  # numbers of its classes
+        if output is None and rank == 2 and self.dimension in imagenet:
             before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
             self.doubt = (
                 f"{self.path.name}: its {self.dimension:,} numbers look like the scores of "

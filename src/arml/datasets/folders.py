@@ -136,8 +136,7 @@ def open_source(
     The pictures are in one folder for each class, perhaps below common top folders, and some in
     folders within it. These folders may be in folders `train`, `valid` and `test`, which state a
     split. Or a table `labels.csv` has a header, and in its first two columns names and labels.
-
-    **Raises** `ValueError` in one line for a source that is missing, unsafe or has another layout.
+    **Raises** `ValueError` in one line for a source that is missing, unsafe or of another layout.
     """
     if path.is_file() and not zipfile.is_zipfile(path):
         raise ValueError(

@@ -88,7 +88,6 @@ PUBLISHED_FAMILIES: dict[str, Family] = convert(
     tomllib.loads((DATA_FOLDER / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
 )
 PLAIN_MULTI = ("bird", "texture", "aircraft", "fungi")
-"""The families of Plain-Multi by their names in the paper."""
 REAL_FOUR = ("bird-2010", "flower", "omniglot", "mini-imagenet")
 DATA_SETS: dict[str, DataSet] = {
     "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN_MULTI),
