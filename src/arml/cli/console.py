@@ -53,8 +53,8 @@ def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any
     `SystemExit` after `--help`, and `ValueError` in one line for errors that tyro would print in a
     box, and for an option that was given twice: tyro would drop the first."""
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
-    for name in {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{name} was given twice: give it once, with all of its values after it")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]} was given twice: give it once, with all values after it")
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
