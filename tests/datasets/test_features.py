@@ -111,7 +111,7 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     same = made(pixels, pixels, "Identity", ["x"])
     refused(same, "and --size 32", size=32)
     refused(same, "--pool cls is for tokens, and the output 'y' is", pool="cls")
-    refused(same, "an output 'z': name one of y", output="z")
+    refused(same, "output 'z': name one of y", output="z")
     total = made(pixels, ["n"], "ReduceMean", ["x"], axes=[1, 2, 3], keepdims=0)
     refused(total, r"of float32 from 'y': name another with --output")
     refused(made(pixels, pixels, "Log", ["x"]), "finite")
