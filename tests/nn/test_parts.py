@@ -132,7 +132,7 @@ def test_a_network_without_a_body_is_enough_for_some(name):
 @pytest.mark.parametrize("name", ["anil", "mt-net", "mumomaml", "llama", "proto-maml", *METRIC])
 def test_others_say_in_one_line_that_they_need_more(name):
     options, net = ALGORITHMS[name].options(CLASSES), Bare(jnp.ones((4, 3)))
-    with pytest.raises(ValueError, match=r"needs a network with .*(arml\.network\(|arml\.linear)"):
+    with pytest.raises(ValueError, match=r"needs a network with .*arml\.(network\(|nn\.linear)"):
         options.build(net, CLASSES, key=KEY)
 
 

@@ -51,7 +51,9 @@ _ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curv
 class TaskLearner(abc.ABC):
     """Learns a user's tasks; its subclasses define how.
 
-    isinstance(arml.load("regression2d"), arml.TaskLearner)
+        isinstance(arml.load("regression2d"), arml.TaskLearner)
+
+    `arml.load` returns one, and `arml.adapt` takes one.
     """
 
     problem: "Problem"
