@@ -1,4 +1,4 @@
-"""The contract as users run it: `arml.check`, and `arml check FILE.py`."""
+"""The contract as users run it: `check` in Python, and `arml check FILE.py`."""
 
 import re
 
@@ -56,6 +56,7 @@ FAULTY = """
 import jax
 import jax.numpy as jnp
 import arml
+from arml.core.losses import loss_of
 
 class Late(arml.MetaLearner):
     "A learner whose second weight has no gradient, and whose predictions depend on other queries."
@@ -95,7 +96,7 @@ def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, co
     assert "no gradient reaches .unused" in said
     assert late[-1].endswith("9 checks passed")
     assert said.count("has no attribute 'missing'") == 1
-    assert "faulty_of_a_test.py, line 21: AttributeError: 'Broken' object has no" in said
+    assert "faulty_of_a_test.py, line 22: AttributeError: 'Broken' object has no" in said
     assert re.search(r"on vectors: \d+ checks? passed, \d+ more failed for a reason above", said)
 
 
