@@ -83,6 +83,7 @@ def test_help_for_people(command):
         ("tnp", r"starter/tnp +- "),
         ("folders", r"folders/maml --data FOLDER_OR_ZIP\.\.\. --run runs/folders/maml"),
         ("omniglot", "1,623 handwritten characters"),
+        ("texts", "Texts: mails, reviews"),
     ],
 )
 def test_settings_methods_and_recipes_are_listed_with_their_scores(command, words, line):

@@ -18,7 +18,6 @@ from PIL import Image
 
 import arml
 from arml.photographs.learner import PhotoLearner
-from arml.photographs.starter import starter_if_better
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
     CENTRE,
@@ -30,6 +29,7 @@ from arml.predict.head import (
     traced_factor,
     unit_roots,
 )
+from arml.predict.kinds import named_kind
 from arml.results.files import RunError
 from small_pictures import COLOURS, blob, coloured
 
@@ -385,17 +385,17 @@ def test_the_patch_that_matters_is_the_coloured_one(place, command):
 
 
 def test_starter_is_tried_only_if_most_pictures_are_grey(predictor, monkeypatch):
-    monkeypatch.setattr("arml.photographs.starter.load", {}.__getitem__)
+    monkeypatch.setattr("arml.photographs.inputs.load", {}.__getitem__)
     grey, red = blob((90, 90, 90))[..., :1].repeat(3, axis=2), blob((200, 30, 30))
-    assert starter_if_better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
+    assert named_kind("photographs").better(predictor, [red, grey, red] * 20, ["a"] * 60)[0] is None
     with pytest.raises(KeyError, match="starter"):
-        starter_if_better(predictor, [grey, red, grey] * 20, ["a"] * 60)
+        named_kind("photographs").better(predictor, [grey, red, grey] * 20, ["a"] * 60)
 
 
 def test_copies_alone_choose_without_a_number_that_is_none(learner):
     grey = [np.full((40, 40, 3), level, np.uint8) for level in (20, 20, 20, 200, 200, 200)]
     predictor = learner.adapt(grey, list("aaabbb"))
-    chosen, reason = starter_if_better(predictor, grey, list("aaabbb"))
+    chosen, reason = named_kind("photographs").better(predictor, grey, list("aaabbb"))
     assert chosen is not None
     assert "nan" not in reason
     assert np.all(predictor.novelty([blob((90, 40, 10))]) < 10)

@@ -1,6 +1,7 @@
 """Every predictor keeps one contract, whatever its inputs are: those of the package's kinds, and of
 a kind that a plug-in brings."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy.io import wavfile
 
 import arml
+from arml.cli.adapt import AdaptOptions, adapt_options
 from arml.core.inputs import INPUTS
 from arml.plugins.loading import load_plugin
 from arml.predict.base import CAPABILITIES
@@ -54,7 +56,11 @@ def test_every_predictor_keeps_the_contract(kind, alone):
     assert [one for one in findings if not one.passed] == []
 
 
-def test_the_kinds_say_what_their_predictors_can():
+def test_the_kinds_say_what_their_predictors_can_and_bring_options(alone):
+    load_plugin(OWN)
+    options, usual = adapt_options(), {one.name for one in fields(AdaptOptions)}
+    assert {one.name for one in fields(options)} - usual == {"text"}
+    assert "sounds: Short sounds: WAV files" in options.__doc__
     for kind in INPUTS.values():
         assert kind.can <= CAPABILITIES.keys()
     assert {kind.name for kind in INPUTS.values() if "add" in kind.can} == {*INPUTS}

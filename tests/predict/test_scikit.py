@@ -110,7 +110,7 @@ def test_vectors_of_photographs_with_weights_saved_and_pickled(tmp_path):
         arml.load("photos", KNeighborsClassifier()).adapt(x, y, weight)
 
 
-def test_an_estimator_around_an_estimator_and_one_of_no_library():
+def test_an_estimator_around_an_estimator_and_one_of_no_library(tmp_path):
     x = table()
     y = x.pop("kind")
 
@@ -131,6 +131,10 @@ def test_an_estimator_around_an_estimator_and_one_of_no_library():
     assert model.reliability().model == "Share"
     with pytest.raises(ValueError, match="a predictor by Share cannot be saved without pickle"):
         model.predictor_.save("kept")
+    with pytest.raises(ValueError, match="a learner by Share cannot be saved without pickle"):
+        arml.load(Share()).save("kept")
+    arml.load(LogisticRegression(C=0.3)).save(tmp_path / "kept")
+    assert arml.load(tmp_path / "kept").estimator.C == 0.3
     model = arml.FewShotClassifier(LogisticRegression()).set_params(learner__C=1e-6).fit(x, y)
     assert np.ptp(model.predict_proba(x)) < 0.2 + np.ptp([np.mean(y == k) for k in "ab"])
 

@@ -11,7 +11,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 import arml
 from arml.predict.files import SHIPPED, locate, shipped
-from arml.predict.predictor import by_chunks
+from arml.predict.learner import by_chunks
 from arml.results.files import RunError
 
 ROOT = Path(__file__).parents[2]

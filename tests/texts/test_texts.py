@@ -1,6 +1,7 @@
 """Texts: in Python, in files and tables, by the words alone and by frozen encoders."""
 
 import csv
+import gzip
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_a_fold_learns_the_rarity_of_words_from_its_own_texts(words):
     assert np.any(own.rarity != predictor.head.rarity)
 
 
-def test_the_head_is_logistic_regression_on_tf_idf(words):
+def test_the_head_and_an_estimator_are_logistic_regression_on_tf_idf(words, tmp_path):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -72,6 +73,20 @@ def test_the_head_is_logistic_regression_on_tf_idf(words):
     odds = words.adapt(x, y).head
     found = odds.logits(words.read(new)) * odds.temperature
     np.testing.assert_allclose(found[:, 1] - found[:, 0], model.decision_function(q), atol=0.02)
+    # An estimator reads the same, in the axes of the examples.
+    predictor = arml.load("texts", LogisticRegression(C=0.5)).adapt(x, y)
+    own = LogisticRegression(C=0.5).fit(z / scale**0.5, y)
+    wanted = own.predict_proba(q / scale**0.5)
+    np.testing.assert_allclose(predictor.predict_proba(new), wanted, atol=1e-3)
+    assert predictor.reliability().model == "LogisticRegression"
+    predictor.save(tmp_path / "kept")
+    again = arml.load_predictor(tmp_path / "kept")
+    np.testing.assert_allclose(again.predict_proba(new), predictor.predict_proba(new), atol=1e-6)
+    model = arml.FewShotClassifier(LogisticRegression(C=0.5)).fit(x, y)
+    np.testing.assert_allclose(model.predict_proba(new), wanted, atol=1e-3)
+    assert arml.adapt(LogisticRegression(), np.array(x), y).learner.kind.name == "texts"
+    with pytest.raises(ValueError, match=r"cannot give intervals .* use predict_proba"):
+        predictor.interval(new)
 
 
 def test_a_weight_of_two_is_a_text_that_came_twice(words):
@@ -113,8 +128,10 @@ def test_a_table_is_learned_predicted_sorted_and_reported(words, tmp_path, capsy
         tmp_path / "mails.csv",
         [*rows, (90, "where is my parcel, it has not come?", ""), (91, "", "")],
     )
+    packed = gzip.compress((tmp_path / "mails.csv").read_bytes())
+    (tmp_path / "mails.csv.gz").write_bytes(packed)
     options = ["--sort-into", "sorted", "--save", "kept", "--report", "page.html", "--group", "id"]
-    asked = ["adapt", "texts", "--support", "mails.csv", "--target", "label", "--matter"]
+    asked = ["adapt", "texts", "--support", "mails.csv.gz", "--target", "label", "--matter"]
     assert main([*asked, *options]) == 0
     out, err = capsys.readouterr()
     assert "12,90,late," in out
@@ -122,9 +139,10 @@ def test_a_table_is_learned_predicted_sorted_and_reported(words, tmp_path, capsy
     assert "1 of 2 texts cannot be read" in err
     assert [path.name for path in (tmp_path / "sorted" / "late").iterdir()] == ["row-12.txt"]
     assert "where is my parcel" in (tmp_path / "page.html").read_text()
-    table(tmp_path / "new.csv", [("x", "lovely, it came today, thank you")], ("who", "mail"))
-    assert main(["predict", "kept", "new.csv"]) == 0
-    assert "2,x,good," in capsys.readouterr().out
+    line = '{"who": "x", "mail": "lovely, it came today, thank you"}'
+    (tmp_path / "new.jsonl").write_text(line)
+    assert main(["predict", "kept", "new.jsonl"]) == 0
+    assert ",x,good," in capsys.readouterr().out
 
 
 def test_folders_are_learned_as_rows_are(words, tmp_path, capsys, monkeypatch):
@@ -133,7 +151,8 @@ def test_folders_are_learned_as_rows_are(words, tmp_path, capsys, monkeypatch):
         (tmp_path / "mails" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "mails" / label / f"{i}.txt").write_text(text)
     (tmp_path / "a.eml").write_bytes(MAIL)
-    assert main(["adapt", "texts", "--support", "mails", "--query", "a.eml", "--save", "kept"]) == 0
+    asked = "adapt texts --model logistic-regression --support mails --query a.eml --save kept"
+    assert main(asked.split()) == 0
     assert "a.eml," in capsys.readouterr().out
     table(tmp_path / "new.csv", [("lovely, it came today, thank you",)], ("mail",))
     assert main(["predict", "kept", "new.csv"]) == 0

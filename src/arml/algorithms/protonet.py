@@ -115,15 +115,30 @@ class ProtoNet(Embedded):
         return jnp.mean(jnp.stack(losses))
 
 
+def usual(problem: Problem) -> ProtoNetOptions:
+    """As published; on pictures with a learned scale, which is better there at each budget and
+    number of shots (study/real.md)."""
+    pictures = problem.form.like == "pictures"
+    return ProtoNetOptions(scale=0.05, learn_scale=True) if pictures else ProtoNetOptions()
+
+
 PROTONET_METHOD = Method(
     name="protonet",
     options_class=ProtoNetOptions,
     paper="Snell, Swersky and Zemel, NeurIPS 2017",
     kinds=("classification",),
+    preset=usual,
     descends=False,
 )
 METHODS = (
     PROTONET_METHOD,
+    replace(
+        PROTONET_METHOD,
+        name="protonet-published",
+        title="ProtoNet, as published",
+        about="ProtoNet, as published: its distances have no scale.",
+        preset=lambda problem: ProtoNetOptions(),
+    ),
     replace(
         PROTONET_METHOD,
         name="frozen-protonet",

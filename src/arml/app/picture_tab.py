@@ -1,5 +1,6 @@
 """The tab of pictures: predictions from a few labelled ones, how far to trust them, and predictors
-that are kept in a file and opened again."""
+that are kept in a file and opened again. A request that cannot be answered is a `ValueError`
+in one line."""
 
 import base64
 import io
@@ -16,7 +17,6 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
-from arml.photographs.starter import starter_if_better
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import packed, unpacked, zipped
 from arml.predict.inputs import places_of
@@ -86,18 +86,13 @@ class SentPictures(msgspec.Struct):
 
 
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
-    """The answer to labelled pictures, or a kept predictor, and queries.
-
-    It holds the names of the `classes`, the `probabilities` of each query and its `novelty`, if
-    there is such a measure, the `problems` of queries that cannot be read by their places, and of
-    examples, which are `left_out`, and a `remark`. Where `labels` of queries came, `evaluation`
-    says how well these were predicted.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
+    """The answer to labelled pictures, or a kept predictor, and queries: the `classes`, the
+    `probabilities` of each query and its `novelty`, if there is such a measure, the `problems` of
+    queries and of examples (`left_out`) that cannot be read, by their places, a `remark`, and the
+    `evaluation` of queries whose `labels` came.
     """
     sent = _read(content)
-    n = len(sent.queries)
-    if not n:
+    if not (n := len(sent.queries)):
         raise ValueError("no pictures to predict: add one")
     predictor, remark, left_out = _learned(tab, sent, limits)
     bad: Bad = {}
@@ -126,8 +121,6 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     accuracy, the `confusion` matrix, and the `doubtful` pictures, each with its `place` in the
     order sent, the other `label` that is predicted, and the `probability` of it; and `left_out` as
     `classified`.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor, _, bad = _learned(tab, _read(content), limits)
     found = predictor.reliability()
@@ -139,10 +132,7 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
-    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
-    """
+    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads."""
     (predictor, _, bad), packet = _learned(tab, _read(content), limits), io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
@@ -199,8 +189,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
     if not sent.classes:
         raise ValueError("no classes: add two or more")
     names = [known.name for known in sent.classes]
-    for known in sent.classes:
-        name = known.name
+    for name, known in zip(names, sent.classes, strict=True):
         if not 0 < len(name.strip()) <= NAME_LENGTH:
             raise ValueError(
                 f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
@@ -219,7 +208,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
     members, labels = [members[i] for i in kept], [labels[i] for i in kept]
     predictor = tab.learner.adapt(vectors[kept], labels)
     if tab.choose:
-        starter, reason = starter_if_better(predictor, members, labels)
+        starter, reason = inputs_of(tab.learner).better(predictor, members, labels)
         if starter is not None:
             return starter, f"starter ({reason})", bad
         return predictor, f"{tab.name} ({reason})", bad

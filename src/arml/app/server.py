@@ -34,7 +34,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arml.app import picture_tab, table_tab
 from arml.app.picture_tab import Limits, Tab
-from arml.photographs.inputs import reader_of
+from arml.photographs.inputs import frame_of
 from arml.predict.base import TaskLearner
 from arml.predict.kinds import inputs_of, untrained
 from arml.predict.loading import load
@@ -165,7 +165,7 @@ def about(served: Served) -> Json:
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         tab = served.pictures
-        size, families = reader_of(tab.learner).size, list(tab.learner.families)
+        size, families = frame_of(tab.learner)[0], list(tab.learner.families)
         found["pictures"] = {"learner": tab.name, "size": size, "families": families}
     if served.tables:
         found["tables"] = {"kinds": [*served.tables]}

@@ -1,5 +1,6 @@
 """The tab of tables: rows with a value in the chosen column are the examples; the others, whose
-cell is empty there, are predicted."""
+cell is empty there, are predicted. A request that cannot be answered is a `ValueError`
+in one line."""
 
 import csv
 import io
@@ -11,11 +12,10 @@ import msgspec
 import numpy as np
 
 from arml.app.picture_tab import Limits
-from arml.predict.answers import free_name
+from arml.predict.answers import free_name, labels_of, numbers_of
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.kinds import Asked, Queries, inputs_of
-from arml.predict.reliability import digits_of
 from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
@@ -40,8 +40,6 @@ class SentTable(msgspec.Struct):
 def read_table(content: object, limits: Limits) -> Json:
     """A file that was dropped, by its `name` and its `data`: `header` and `rows`, both as `csv`,
     and a `remark` on how its letters were read, if that is a guess.
-
-    **Raises** `ValueError` in one line for a file that is no table.
     """
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
@@ -54,8 +52,6 @@ def columns(content: object, limits: Limits) -> Json:
     """The columns of a table: for each its `name`, how many cells are `empty`, and the `kind` of
     prediction that its values suggest. `target` is the column that is likely to be predicted: one
     whose empty cells are the last or first rows, else the last one with gaps, else the last.
-
-    **Raises** `ValueError` in one line for anything but a table.
     """
     sheet = _pasted(_read(content), limits)
     n = len(sheet.lines)
@@ -74,27 +70,20 @@ def columns(content: object, limits: Limits) -> Json:
 def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
     """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
     same as `csv`, and a `remark` on how the table was read.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     said: list[str] = []
     predictor, sheet, queries = _learned(learners, content, limits, said)
-    target, answers = str(predictor.target), list[list[str]]()
+    target, answers = str(predictor.target), list[tuple[str, ...]]()
     if queries is None:
         raise ValueError(f"no row has an empty cell in {target!r}: add rows to predict")
     _, _, unknown = sheet.answered(target, predictor.classes is None)
-    more = ["probability"]
-    for x in queries.batches:
-        if predictor.classes is None:
-            each = np.stack([predictor.predict(x), *predictor.interval(x, LEVEL)], axis=1)
-            more, digits = [f"low {LEVEL:.0%}", f"high {LEVEL:.0%}"], digits_of(predictor.y)
-            answers += [[f"{number:.{digits}g}" for number in row] for row in each]
-        else:
-            chances = predictor.predict_proba(x)
-            best = zip(chances.argmax(axis=1), chances.max(axis=1), strict=True)
-            answers += [[str(predictor.classes[k]), f"{p:.4f}"] for k, p in best]
-    for place in queries.bad:
-        answers[place] = [""] * len(answers[place])
+    if predictor.classes is None:
+        numbers = numbers_of(predictor, queries.batches, LEVEL)
+        more, answers = [*numbers][1:], [*zip(*numbers.values(), strict=True)]
+    else:
+        found = labels_of(predictor, queries, [*map(str, unknown.lines)])
+        more = ["probability"]
+        answers = [(one.label, one.shown) for one in found]
     header = [target, *(free_name(name, [target, *unknown.cells]) for name in more)]
     header += unknown.cells
     rows = [[*answer, *row] for answer, row in zip(answers, _rows(unknown), strict=True)]
@@ -108,8 +97,6 @@ def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits
     """How well the examples predict each other (`summary`), and the `columns` that matter: the
     `name` of each, and how many times less probable the right answers are without it (`factor`);
     the largest first.
-
-    **Raises** `ValueError` in one line for a request that cannot be answered.
     """
     predictor, _, _ = _learned(learners, content, limits, [])
     drops = predictor.matter().items() if predictor.can("matter") else ()

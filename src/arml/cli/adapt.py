@@ -3,25 +3,36 @@
 import csv
 import io
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
-from arml.cli.inputs import asked_of
-from arml.core.inputs import INPUTS
+from arml.datasets.features import PHOTOS_MODEL
+from arml.datasets.folders import open_source
+from arml.predict.answers import (
+    Answer,
+    free_name,
+    labels_of,
+    numbers_of,
+    sort_into,
+    write_answers,
+)
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.kinds import Asked, Queries, inputs_of, is_table
+from arml.predict.files import check_free, check_new, locate
+from arml.predict.inputs import OnItem
+from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table
+from arml.predict.loading import load, load_predictor
+from arml.predict.reliability import WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
-
-if TYPE_CHECKING:
-    from arml.predict.answers import Answer
 
 LABELLED = 3
 """Least certain pictures that are named."""
@@ -39,8 +50,8 @@ class AnswerOptions:
     """About this share of new numbers lies in the intervals of a regression."""
     model: Path | None = None
     """The frozen ONNX model of a learner on features, if it is not the default. Or what learns from
-    the columns of tables, or from the vectors of photographs and texts: logistic-regression,
-    ridge-regression, random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
+    the columns of tables, or from vectors of other inputs: logistic-regression, ridge-regression,
+    random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
     prior: str | None = None
     """How frequent the classes are among new inputs: equal (usual for photos), examples (as
     among the examples), or shares such as good=95,bad=5."""
@@ -91,8 +102,6 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
     """Columns that are used although they number the rows, or their texts differ in most rows."""
-    text: str | None = None
-    """Column of a table that holds the texts of the learner texts; the longest if none is named."""
     group: str | None = None
     """Column whose equal values mark rows that belong together, such as the rows of one person. For
     pictures a regular expression: those of a class in whose paths it finds the same text."""
@@ -127,8 +136,25 @@ class PredictOptions(AnswerOptions):
     ray://HOST:PORT. --out is then a folder, which gets Parquet files."""
 
 
+def adapt_options() -> type[AdaptOptions]:
+    """The options, with those that kinds of inputs bring."""
+    kinds = every_kind()
+    own = dict.fromkeys(kind.options for kind in kinds.values() if kind.options is not None)
+    named = "\n\n".join(f"{name}: {kind.about}" for name, kind in kinds.items())
+    about = f"{getdoc(AdaptOptions)}\n\nKinds of input, and what each reads:\n\n{named}"
+    found: type[AdaptOptions] = make_dataclass(
+        "AdaptOptions",
+        [],
+        bases=(*own, AdaptOptions),
+        namespace={"__doc__": about},
+        frozen=True,
+        kw_only=True,
+    )
+    return found
+
+
 def adapt_command(arguments: Sequence[str]) -> None:
-    options = parse(AdaptOptions, arguments, prog="arml adapt")
+    options = parse(adapt_options(), arguments, prog="arml adapt")
     wanted = options.query or options.save or options.reliability
     nothing = ValueError(
         "nothing to do: give --query FILES or --save FOLDER, or check the examples"
@@ -155,15 +181,11 @@ def adapt_command(arguments: Sequence[str]) -> None:
     if options.reliability:
         tell(*predictor.reliability().lines(names))
     if len(weights := predictor.weights) > 1:
-        from arml.predict.reliability import WORDS
-
         each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
         tell(f"predicting with a weighted mean: {each}")
-    if queries is None and options.save is None and kind.cells and predictor.can("learning_curve"):
-        from arml.predict.reliability import curve_in_words
-
-        if curve := predictor.learning_curve():
-            tell(curve_in_words(curve))
+    small = queries is None and options.save is None and kind.cells
+    if small and predictor.can("learning_curve") and (curve := predictor.learning_curve()):
+        tell(curve_in_words(curve))
     if options.matter and whole:
         drops = predictor.matter().items()
         each = ", ".join(f"{name} {np.exp(min(drop, 50)):.3g}" for name, drop in drops)
@@ -173,8 +195,6 @@ def adapt_command(arguments: Sequence[str]) -> None:
         )
     answers = [] if queries is None else _answer(predictor, queries, options, asked)
     if options.report is not None:
-        from arml.predict.answers import write_answers
-
         write_answers(options.report, predictor, names, answers, asked.shown or {})
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
@@ -196,8 +216,6 @@ def predict_command(arguments: Sequence[str]) -> None:
         return
     query = tuple(map(Path, options.query))
     _check_paths(options, *query)
-    from arml.predict.loading import load_predictor
-
     predictor = load_predictor(options.predictor, options.model)
     asked = _asked(options, predictor.learner, query, options.predictor.name)
     predictor = _with_prior(predictor, options.prior)
@@ -231,20 +249,44 @@ def _predict_on(options: PredictOptions, on: str) -> None:
     tell(f"{counts['answers']:,} new answers in {out}, {counts['errors']:,} of them errors")
 
 
+def asked_of(learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
+    """How the inputs of the learner of this `name` are to be read: with remarks and progress on the
+    terminal. **Raises** `ValueError` for a path that cannot hold such inputs."""
+    kind = inputs_of(learner)
+    for path in paths:
+        if not kind.fits(path):
+            found = "a table" if is_table(path) else "no table"
+            raise ValueError(f"{path} is {found}, and {name} reads {kind.many}: {kind.advice}")
+    return Asked(tell=tell, watch=_watched)
+
+
+@contextmanager
+def _watched(what: str) -> Iterator[OnItem]:
+    with doubts(), Display(Console(stderr=True), what) as display:
+        yield partial(display.show, what)
+
+
 def _asked(options: AnswerOptions, learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
-    """How a learner's inputs are to be read. **Raises** `ValueError` for paths of another kind, and
-    for an option that its inputs or its answers do not have."""
+    """As `asked_of`. **Raises** `ValueError`, too, for an option that its inputs or its answers do
+    not have."""
     asked, kind = asked_of(learner, paths, name), inputs_of(learner)
-    every = {name: each for each in INPUTS.values() for name in getattr(each, "asks", ())}
-    for option in every.keys() - {*kind.asks}:
-        owners = {each.many for each in INPUTS.values() if option in getattr(each, "asks", ())}
-        refuse(options, (option,), " and ".join(sorted(owners)))
+    owners: dict[str, list[str]] = {}
+    for each in every_kind().values():
+        for option in (*each.asks, *_own(each)):
+            owners.setdefault(option, []).append(each.many)
+    for option in owners.keys() - {*kind.asks, *_own(kind)}:
+        refuse(options, (option,), " and ".join(sorted({*owners[option]})))
     # A problem loads JAX, which photographs do not need.
     if kind.trained and learner.problem.kind == "regression":
         refuse(options, ("none", "sort_into", "report"), "classes")
     asked.strict, asked.sheet = options.strict, options.sheet
     asked.shown = {} if getattr(options, "report", None) else None
     return asked
+
+
+def _own(kind: Inputs) -> list[str]:
+    """The names of the options that the kind brings."""
+    return [] if kind.options is None else [one.name for one in fields(kind.options)]
 
 
 def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
@@ -255,10 +297,6 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
             "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
             "(numbers)"
         )
-    from arml.datasets.features import PHOTOS_MODEL
-    from arml.predict.files import locate
-    from arml.predict.loading import load
-
     # Without a learner's name a folder of queries may have the name of one.
     place, note = (PHOTOS_MODEL, None) if options.learner is None else locate(options.learner)
     if note is not None:
@@ -268,13 +306,11 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     name = "photos" if options.learner is None else options.learner.name
     asked = _asked(options, learner, [options.support, *options.query], name)
     asked.target, asked.group = options.target, options.group
-    asked.columns = {k: v for k in (*_TABLES, "text") if (v := getattr(options, k))}
     kind = inputs_of(learner)
+    asked.columns = {k: v for k in (*_TABLES, *_own(kind)) if (v := getattr(options, k))}
     predictor, names = kind.learn(learner, options.support, asked)
     # Whoever says how a model is used knows better.
     if not (options.learner or options.model or options.prior or options.given()):
-        from arml.datasets.folders import open_source
-
         with open_source(options.support) as source:
             pairs, known = zip(source.pictures, source.labels, strict=True), {*names}
             read = [(picture, label) for picture, label in pairs if picture.where in known]
@@ -287,8 +323,6 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
 def _check_paths(options: AnswerOptions, *read: Path) -> None:
     """Raise `ValueError`, before any work, for a path where nothing is, and for answers or a
     predictor that cannot be written or would replace something else."""
-    from arml.predict.files import check_free, check_new
-
     if not 0 < options.level < 1:
         raise ValueError(f"level must be between 0 and 1, such as 0.9, got {options.level:g}")
     for path in read:
@@ -316,42 +350,39 @@ def _check_paths(options: AnswerOptions, *read: Path) -> None:
         refuse(options, ("above",), "--sort-into")
 
 
-Columns = list[tuple[str, Iterable[Any]]]
-
-
 def _answer(
     predictor: Predictor, queries: Queries, options: AnswerOptions, asked: Asked
-) -> "list[Answer]":
+) -> list[Answer]:
     """Write the answers; returns those that are labels."""
-    from arml.predict.answers import free_name
-
-    first = "row" if isinstance(queries.names[0], int) else "file"
+    kind = inputs_of(predictor.learner)
     names = [*map(str, queries.names)]
-    columns: Columns = [(first, names)]
+    columns: dict[str, Sequence[object]] = {}
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))
-        matters = ("matters", inputs_of(predictor.learner).decisive(predictor, queries))
+        matters = kind.decisive(predictor, queries)
     answers: list[Answer] = []
     if predictor.classes is None:
         refuse(options, ("none", "sort_into", "report"), "classes")
-        columns += _numbers(predictor, queries.batches, options.level)
+        columns |= numbers_of(predictor, queries.batches, options.level)
     else:
         files = [file.where for file in queries.files]
-        answers = _labels(predictor, queries, files or names, options.none)
-        chances = ["" if one.problem else f"{one.probability:.4f}" for one in answers]
-        columns += [("label", [one.label for one in answers]), ("probability", chances)]
+        answers = labels_of(predictor, queries, files or names, NONE if options.none else None)
+        columns["label"] = [one.label for one in answers]
+        columns["probability"] = [one.shown for one in answers]
         novelty = [one.novelty for one in answers]
         if novelty != [None] * len(novelty):
-            columns.append(("novelty", ["" if far is None else f"{far:.2f}" for far in novelty]))
+            columns["novelty"] = ["" if far is None else f"{far:.2f}" for far in novelty]
         if queries.bad:
-            columns.append(("problem", [one.problem for one in answers]))
-    columns += [matters] if options.matter else []
-    columns = [(free_name(name, queries.keys), cells) for name, cells in columns]
-    columns[1:1] = queries.keys.items()
+            columns["problem"] = [one.problem for one in answers]
+        _tell_of(predictor, answers, kind.many)
+    if options.matter:
+        columns["matters"] = matters
+    first = "row" if isinstance(queries.names[0], int) else "file"
+    named = {free_name(first, queries.keys): names, **queries.keys}
+    named |= {free_name(name, queries.keys): cells for name, cells in columns.items()}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([name for name, _ in columns])
-    writer.writerows(zip(*(cells for _, cells in columns), strict=True))
+    writer.writerows([[*named], *zip(*named.values(), strict=True)])
     if options.out is None:
         sys.stdout.write(text.getvalue())
     else:
@@ -359,17 +390,23 @@ def _answer(
         tell(f"written to {options.out}")
     if queries.files:
         with asked.open:
-            _files(queries, answers, options, inputs_of(predictor.learner).many)
+            _files(queries, answers, options, kind.many)
     return answers
 
 
-def _files(
-    queries: Queries, answers: "Sequence[Answer]", options: AnswerOptions, many: str
-) -> None:
+def _tell_of(predictor: Predictor, answers: Sequence[Answer], many: str) -> None:
+    if np.bincount(predictor.y).max() == 1:
+        tell("one example a class: the probabilities are not checked")
+    if above := sum((one.novelty or 0) > 1 for one in answers):
+        tell(
+            f"the novelty of {above} of {len(answers)} queries is above 1, which is a sign of "
+            f"another class; about 5% of the {many} of your classes are above 1, too"
+        )
+
+
+def _files(queries: Queries, answers: Sequence[Answer], options: AnswerOptions, many: str) -> None:
     """Name the files that cannot be read and those that are least certain, and sort the
     files."""
-    from arml.predict.answers import sort_into
-
     if bad := [f"{one.name} ({one.problem})" for one in answers if one.problem]:
         said = f"{len(bad)} of {len(answers)} {many} cannot be read, and have no label"
         tell(f"{said}: {', '.join(bad)}")
@@ -384,49 +421,3 @@ def _files(
         counts = sort_into(options.sort_into, copies, lambda place: read[place](), options.above)
         found = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         tell(f"copied into {options.sort_into}: {found}")
-
-
-def _numbers(predictor: Predictor, batches: Iterable[Any], level: float) -> Columns:
-    """The predicted numbers, and their intervals if there are enough examples for the level."""
-    from arml.predict.reliability import digits_of  # scikit-learn, which classes do not need
-
-    digits, enough = digits_of(predictor.y), predictor.is_enough(level)
-    names = ["prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if enough else [])]
-    parts = []
-    for batch in batches:
-        ends = predictor.interval(batch, level) if enough else ()
-        parts.append(np.stack([np.ravel(a) for a in (predictor.predict(batch), *ends)]))
-    values = np.concatenate(parts, axis=1)
-    return [
-        (name, [f"{value:.{digits}g}" for value in row])
-        for name, row in zip(names, values, strict=True)
-    ]
-
-
-def _labels(
-    predictor: Predictor, queries: Queries, names: Sequence[str], none: bool
-) -> "list[Answer]":
-    """The label, its probability and the novelty of each query, or its problem."""
-    from arml.predict.answers import Answer
-
-    many = inputs_of(predictor.learner).many
-    answers: list[Answer] = []
-    for batch in queries.batches:
-        chances = predictor.predict_proba(batch)
-        novelty = predictor.novelty(batch) if predictor.can("novelty") else None
-        labels = predictor.labels[chances.argmax(axis=1)].astype(object)
-        if none:
-            labels[predictor.outside(batch, chances)] = NONE
-        for k, label in enumerate(labels):
-            name, problem = names[len(answers)], queries.bad.get(len(answers), "")
-            far = None if novelty is None or problem else float(novelty[k])
-            given = "" if problem else str(label), float(chances[k].max())
-            answers.append(Answer(name, *given, far, problem))
-    if np.bincount(predictor.y).max() == 1:
-        tell("one example a class: the probabilities are not checked")
-    if above := sum((one.novelty or 0) > 1 for one in answers):
-        tell(
-            f"the novelty of {above} of {len(answers)} queries is above 1, which is a sign of "
-            f"another class; about 5% of the {many} of your classes are above 1, too"
-        )
-    return answers

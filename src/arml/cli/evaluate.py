@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from arml.cli.adapt import asked_of
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
-from arml.cli.inputs import asked_of
 from arml.report.tables import comparable, grid, make_rows, table_of, terminal
 from arml.results.files import Json, RunError, check_writable, write_json, write_text
 from arml.results.folder import Result, read_config, seeds_in

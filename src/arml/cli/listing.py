@@ -45,6 +45,7 @@ def list_command(arguments: Sequence[str]) -> None:
         for kind, title in (
             ("settings", "Settings: `arml list SETTING` shows its recipes and their scores"),
             ("methods", "Methods: `arml train SETTING/METHOD --run DIR` trains one"),
+            ("inputs", "Kinds of input: `arml adapt` learns from your own examples"),
         ):
             console.print(listed(("", ""), found[kind].items(), title))
         say(console, f"Networks (--network NAME): {', '.join(found['networks'])}")
@@ -84,7 +85,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     if (
         "arml.algorithms" in sys.modules
         or as_options()
-        or any(map(points, ("method", "tasks", "network")))
+        or any(map(points, ("method", "tasks", "network", "inputs")))
     ):
         return _read_catalogue()
     package = Path(__file__).parents[1]
@@ -107,6 +108,7 @@ def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     from arml.datasets.published import DATA_SETS
     from arml.experiment.options import NETWORKS
     from arml.experiment.recipes import RECIPES, method_of, settings, variants_of
+    from arml.predict.kinds import every_kind
 
     every = {
         "settings": {name: f"{setting.description}." for name, setting in settings().items()},
@@ -116,6 +118,7 @@ def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
             for method in ALGORITHMS.values()
             for name in variants_of(method)
         },
+        "inputs": {name: kind.about for name, kind in every_kind().items()},
         "networks": {name: entry.about for name, entry in NETWORKS.items()},
         "data sets": {name: f"{data.about}." for name, data in DATA_SETS.items()},
     }

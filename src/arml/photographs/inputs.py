@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import SUFFIXES
+from arml.datasets.decode import SUFFIXES, Crop
+from arml.datasets.features import remade
+from arml.photographs.learner import PhotoLearner
 from arml.photographs.reading import (
     FILES,
-    PictureReader,
     as_image,
     content_of,
     pixels_of,
@@ -18,15 +19,20 @@ from arml.photographs.reading import (
 )
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.folds import NEAR
-from arml.predict.inputs import checked_array
-from arml.predict.kinds import Inputs, Queries, Shown
-from arml.predict.reading import Bad, OnItem
+from arml.predict.inputs import Bad, OnItem, checked_array
+from arml.predict.kinds import Inputs, Shown
+from arml.predict.loading import load
+from arml.predict.reliability import Reliability
 from arml.results.files import Json
 
 THUMBNAIL = 96
 """Pixels a side of the pictures of a report."""
 GRID = 4
 """Patches of a picture on a side."""
+_SAMPLED = 15
+"""How many pictures are looked at to tell whether they are grey."""
+GREY = 8
+"""Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 
 
 class Pictures(Inputs):
@@ -59,32 +65,26 @@ class Pictures(Inputs):
         shape = getattr(first, "shape", ())
         files = (*FILES, np.ndarray) if first is not x else FILES
         if isinstance(first, files) and shape != problem.features:
-            return reader_of(learner).read(x, progress, bad)
+            size, crop = frame_of(learner)
+            pixels = pixels_of(x, size, crop=crop, progress=progress, bad=bad)
+            return pixels if learner.extractor is None else learner.extractor(pixels)
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 
     def show(self, file: Member) -> Shown:
         return Shown(as_image(pixels_of([file], THUMBNAIL, crop=1.0, bad={})[0]))
 
-    def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each picture the patch of a grid of `GRID` by `GRID`, on the pixels that the learner
-        reads, without which its label is least probable; and the probabilities with and without.
-        The patch has the picture's mean colour then."""
-        reader, found = reader_of(predictor.learner), []
-        for place, picture in enumerate(queries.files):
-            if place in queries.bad:
-                found.append("")
-                continue
-            (pixels,) = pixels_of([picture], reader.size, crop=reader.crop)
-            hidden = np.stack([pixels] * (1 + GRID**2))
-            parts = np.array_split(np.arange(len(pixels)), GRID)
-            for patch, part in enumerate(product(parts, parts), 1):
-                hidden[patch][np.ix_(*part)] = pixels.mean(axis=(0, 1))
-            chances = predictor.predict_proba(reader.convert(hidden))
-            own = chances[:, chances[0].argmax()]
-            top, left = divmod(int(own[1:].argmin()), GRID)
-            where = f"row {top + 1} of {GRID}, column {left + 1} of {GRID}"
-            found.append(f"{where} ({own[0]:.2f} to {own[1:].min():.2f})")
-        return found
+    def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
+        """A part is a patch of a grid of `GRID` by `GRID` on the pixels that the learner reads; it
+        has the picture's mean colour then."""
+        size, crop = frame_of(learner)
+        (pixels,) = pixels_of([file], size, crop=crop)
+        hidden = np.stack([pixels] * (1 + GRID**2))
+        parts = np.array_split(np.arange(len(pixels)), GRID)
+        for patch, part in enumerate(product(parts, parts), 1):
+            hidden[patch][np.ix_(*part)] = pixels.mean(axis=(0, 1))
+        every = range(1, GRID + 1)
+        said = [f"row {i} of {GRID}, column {j} of {GRID}" for i in every for j in every]
+        return hidden if learner.extractor is None else learner.extractor(hidden), said
 
 
 class Photographs(Pictures):
@@ -98,8 +98,6 @@ class Photographs(Pictures):
     can = frozenset({"add", "novelty", "learning_curve", "to_onnx"})
 
     def learner(self, model: Path | str | None = None, **options: object) -> TaskLearner:
-        from arml.photographs.learner import PhotoLearner
-
         return PhotoLearner(model, **options)
 
     def opens(self, path: Path) -> bool:
@@ -114,19 +112,36 @@ class Photographs(Pictures):
     def better(
         self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
-        from arml.photographs.starter import starter_if_better
-
-        return starter_if_better(predictor, x, labels)
+        """The predictor of `starter`, which was trained on grey drawings and is tried on grey
+        pictures, if it predicts the examples better; also where no example can be left out (a class
+        has one, or copies of one)."""
+        pictures = single_pictures(x)
+        sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // _SAMPLED))])
+        spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
+        if np.median(spread) > GREY:
+            return None, "a network that was trained on photographs"
+        starter = load("starter").adapt(pixels_of(pictures), labels, groups=predictor.groups)
+        starter = starter.using(starter.models[-1])
+        likely = {}
+        for name, one in (("photos", predictor), ("starter", starter)):
+            found = one.reliability()
+            assert isinstance(found, Reliability)
+            if not len(found.labels):
+                reason = "the pictures are grey like drawings, and starter was trained on such"
+                return starter, reason
+            own = found.probabilities[np.arange(len(found.labels)), found.labels]
+            likely[name] = np.exp(np.mean(np.log(np.maximum(own, 1e-9))))  # their geometric mean
+        best, other = sorted(likely, key=lambda name: -likely[name])
+        return starter if best == "starter" else None, (
+            f"the pictures are grey like drawings, and {best} gives the labels of left-out "
+            f"examples more probability, {likely[best]:.0%} against {likely[other]:.0%}"
+        )
 
     def remade(self, facts: Json, model: Path | str | None) -> TaskLearner:
-        from arml.datasets.features import remade
-        from arml.photographs.learner import PhotoLearner
-
         return PhotoLearner(remade(facts, model, threads=1))
 
 
-def reader_of(learner: TaskLearner) -> PictureReader:
-    """How a learner of pictures makes its inputs of their pixels."""
-    if (extractor := learner.extractor) is not None:
-        return PictureReader(extractor.size, extractor, extractor.crop)
-    return PictureReader(learner.problem.features[0], lambda pixels: pixels)
+def frame_of(learner: TaskLearner) -> tuple[int, Crop]:
+    """Pixels a side of the pictures that a learner reads, and the part that is cut off first."""
+    found = learner.extractor
+    return (learner.problem.features[0], False) if found is None else (found.size, found.crop)

@@ -1,12 +1,11 @@
 """Photographs: a few of each class, and the features of a network that was trained on ImageNet."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
 
-from arml.datasets.features import PHOTOS_MODEL, Extractor, extractor_of, remade
+from arml.datasets.features import PHOTOS_MODEL, Extractor, extractor_of
 from arml.photographs.reading import sized
 from arml.predict.encoded import EncodedLearner
 from arml.predict.kinds import named_kind
@@ -34,7 +33,7 @@ class PhotoLearner(EncodedLearner):
         else:
             path = PHOTOS_MODEL if model is None else model
             self._extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
-        self.families = (str(self.facts["saw"]),)
+        self.families, self.path = (str(self.facts["saw"]),), self._extractor.path
 
     @property
     def extractor(self) -> Extractor:
@@ -48,11 +47,11 @@ class PhotoLearner(EncodedLearner):
     def facts(self) -> Json:
         return self.extractor.about
 
-    def encode(self, content: Any, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
+    def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
         extractor = self.extractor
+        assert isinstance(content, bytes | np.ndarray)
         pixels = sized(where, content, extractor.size, extractor.crop, doubts.append)
-        vector: np.ndarray = extractor(pixels[None])[0]
-        return vector
+        return np.asarray(extractor(pixels[None])[0])
 
     @property
     def notes(self) -> list[str]:
@@ -60,13 +59,5 @@ class PhotoLearner(EncodedLearner):
             return []
         return [self.extractor.summary, *filter(None, [self.extractor.doubt])]
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.facts, self.extractor.path)
-
     def __repr__(self) -> str:
         return f"PhotoLearner({self.extractor.summary}; trained on {self.facts['saw']})"
-
-
-def _again(about: Json, path: Path) -> PhotoLearner:
-    """A learner that was pickled; where its model is another one, it is refused."""
-    return PhotoLearner(remade(about, path, threads=1))

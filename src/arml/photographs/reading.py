@@ -4,10 +4,8 @@ size."""
 import base64
 import io
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -17,32 +15,12 @@ from PIL import Image
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.datasets.folders import files_of
-from arml.predict.inputs import checked_array
-from arml.predict.reading import Bad, OnItem, each, items_of, opened
+from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
 _SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are no arrays."""
-
-
-class PictureReader(NamedTuple):
-    """How pictures become the inputs of a learner: its pixels, or the vectors of its frozen
-    model."""
-
-    size: int
-    """Pixels a side."""
-    convert: Callable[[np.ndarray], np.ndarray]
-    """Converts pixels `[n, size, size, 3]` to inputs."""
-    crop: Crop = False
-    """The part that is cut off: see `arml.datasets.decode.cropped`."""
-
-    def read(
-        self, pictures: object, progress: OnItem | None = None, bad: Bad | None = None
-    ) -> np.ndarray:
-        """The inputs of a list of pictures: see `each`."""
-        pixels = pixels_of(pictures, self.size, crop=self.crop, progress=progress, bad=bad)
-        return self.convert(pixels)
 
 
 def pixels_of(

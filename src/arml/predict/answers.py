@@ -1,7 +1,7 @@
 """Answers about files: copies in a folder for each label, and a page that opens offline."""
 
 import shutil
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from arml.predict.base import Predictor
 from arml.predict.files import check_new
-from arml.predict.kinds import Shown, inputs_of
-from arml.predict.reliability import Reliability, curve_in_words
+from arml.predict.kinds import Queries, Shown, inputs_of
+from arml.predict.reliability import Reliability, curve_in_words, digits_of
 from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, write_bytes, write_text
 
@@ -37,6 +37,46 @@ class Answer(NamedTuple):
     novelty: float | None = None
     problem: str = ""
     """Why it cannot be read."""
+
+    @property
+    def shown(self) -> str:
+        """The probability with four digits; empty if it cannot be read."""
+        return "" if self.problem else f"{self.probability:.4f}"
+
+
+def labels_of(
+    predictor: Predictor, queries: Queries, names: Sequence[str], none: str | None = None
+) -> list[Answer]:
+    """The answer to each query; `none` is the label of one that may belong to no class."""
+    answers: list[Answer] = []
+    for batch in queries.batches:
+        chances = predictor.predict_proba(batch)
+        novelty = predictor.novelty(batch) if predictor.can("novelty") else None
+        labels = predictor.labels[chances.argmax(axis=1)].astype(object)
+        if none is not None:
+            labels[predictor.outside(batch, chances)] = none
+        for k, label in enumerate(labels):
+            name, problem = names[len(answers)], queries.bad.get(len(answers), "")
+            far = None if novelty is None or problem else float(novelty[k])
+            given = "" if problem else str(label), float(chances[k].max())
+            answers.append(Answer(name, *given, far, problem))
+    return answers
+
+
+def numbers_of(
+    predictor: Predictor, batches: Iterable[object], level: float
+) -> dict[str, list[str]]:
+    """The columns of the predicted numbers, and of their intervals if the examples are enough for
+    the level."""
+    digits, enough = digits_of(predictor.y), predictor.is_enough(level)
+    names = ["prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if enough else [])]
+    parts = []
+    for batch in batches:
+        ends = predictor.interval(batch, level) if enough else ()
+        parts.append(np.stack([np.ravel(a) for a in (predictor.predict(batch), *ends)]))
+    values = np.concatenate(parts, axis=1)
+    pairs = zip(names, values, strict=True)
+    return {name: [f"{value:.{digits}g}" for value in row] for name, row in pairs}
 
 
 def sort_into(

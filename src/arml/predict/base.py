@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,8 +18,7 @@ from jaxtyping import Bool, Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
-from arml.predict.inputs import checked_groups, floats, places_of
-from arml.predict.reading import Bad, OnItem
+from arml.predict.inputs import Bad, Numeric, OnItem, checked_groups, floats, places_of
 from arml.predict.reliability import (
     Evaluation,
     NumberReliability,
@@ -45,7 +45,10 @@ CAPABILITIES = {
 """The methods that some predictors have, and what they do."""
 L = TypeVar("L", bound="TaskLearner")
 P = TypeVar("P", bound="Predictor")
+Read = Any
+"""Inputs that a learner has read: an array, or the rows of a table."""
 _ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curve": ", for classes"}
+"""What a capability is for, if it is not for both."""
 
 
 class TaskLearner(abc.ABC):
@@ -60,7 +63,7 @@ class TaskLearner(abc.ABC):
     """The problem that it was built for."""
     families: tuple[str, ...]
     """Its training data."""
-    estimator: Any = None
+    estimator: object = None
     """The estimator of scikit-learn that learns in its place: see `arml.predict.scikit`."""
 
     @property
@@ -97,7 +100,7 @@ class TaskLearner(abc.ABC):
         vars(other).update(vars(self), estimator=estimator_of(estimator, kind))
         return other
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> "str | tuple[object, ...]":
         found = super().__reduce_ex__(protocol)
         plain = self.estimator is None or len(found) > 2
         return found if plain else (*found, {"estimator": self.estimator})
@@ -141,7 +144,8 @@ class Predictor(abc.ABC):
     classes: np.ndarray | None
     """Its labels in order; None for regression."""
     x: np.ndarray
-    """The inputs of the examples `[n, *features]`; a table has `values` instead."""
+    """The inputs of the examples `[n, *features]`: numbers, pixels, or vectors of photographs or
+    texts; a table has `values` instead."""
     y: np.ndarray
     """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     groups: Numbers | None = None
@@ -162,6 +166,30 @@ class Predictor(abc.ABC):
     """Whether one target came without an axis of its own."""
     prior_in_words = ""
     """The frequencies of the classes that its probabilities assume, if it has a prior."""
+
+    def __init__(
+        self,
+        learner: TaskLearner,
+        x: np.ndarray,
+        y: np.ndarray,
+        classes: np.ndarray | None = None,
+        sample_weight: Float[np.ndarray, " n"] | None = None,
+        groups: Numbers | None = None,
+        *,
+        flat: bool = False,
+    ) -> None:
+        self.learner, self.x, self.y, self.classes = learner, x, y, classes
+        self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
+        if learner.estimator is not None:
+            self.model = type(learner.estimator).__name__
+            self.models = (self.model,)
+
+    @property
+    def support(self) -> dict[str, np.ndarray]:
+        """The examples by the names of the constructor's arguments, as `save` writes them."""
+        every = {"x": self.x, "y": self.y}
+        more = {"sample_weight": self.sample_weight, "groups": self.groups}
+        return every | {name: array for name, array in more.items() if array is not None}
 
     @property
     def problem(self) -> "Problem":
@@ -194,15 +222,19 @@ class Predictor(abc.ABC):
     def need(self, what: str) -> None:
         """Raise `ValueError` unless it has this capability, which says who has it."""
         if not self.can(what):
-            kind = self.learner.kind
-            have = sorted(name for name, other in INPUTS.items() if what in other.can)
-            of = "numbers" if self.classes is None else "classes"
-            if (estimator := self.learner.estimator) is not None:
-                of += f" by {type(estimator).__name__}"
-            raise ValueError(
-                f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
-                f"those of {', '.join(have)} can{_ONLY.get(what, '')}"
-            )
+            raise self._lacking(what)
+
+    def _lacking(self, what: str) -> ValueError:
+        kind, estimator = self.learner.kind, self.learner.estimator
+        have = sorted(name for name, other in INPUTS.items() if what in other.can)
+        of = "numbers" if self.classes is None else "classes"
+        if estimator is not None:
+            of += f" by {type(estimator).__name__}"
+        remedy = "; use predict_proba" if what == "interval" and self.classes is not None else ""
+        return ValueError(
+            f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
+            f"those of {', '.join(have)} can{_ONLY.get(what, '')}{remedy}"
+        )
 
     @abc.abstractmethod
     def save(self, folder: Path | str) -> None:
@@ -213,35 +245,54 @@ class Predictor(abc.ABC):
         """A predictor that has learned from these examples, too; they may be of new classes. Each
         has the weight 1 and is a group of its own. Nothing is trained again: the learner adapts to
         all examples, as `adapt` does. This predictor stays as it is. **Raises** as `adapt`."""
-        self.need("add")
-        raise NotImplementedError
+        more, weight = self.learner.read(x, "support inputs"), self.sample_weight
+        labels, groups = self._joined(y, len(more))
+        # Bytes of pixels become floats where the others are floats.
+        both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
+        if weight is not None:
+            weight = np.append(weight, np.ones(len(more)))
+        added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
+        added.columns, added.target = self.columns, self.target
+        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
+        return added
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """The ends of an interval around each predicted number: about `level` of new targets lie
         within, if they are drawn as the examples were. **Raises** `ValueError` as `predict`, and
         for a level that so few examples cannot give."""
-        self.need("interval")
-        raise NotImplementedError
+        raise self._lacking("interval")
 
     def matter(self) -> dict[str, float]:
         """How much each part of the inputs matters, such as a column: by how much the mean
         log-probability of an example's answer falls without it. The largest comes first."""
-        self.need("matter")
-        raise NotImplementedError
+        raise self._lacking("matter")
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as one ONNX file, which runs without this package (extra `onnx`): see
         `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size. **Raises**
         `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
         self.need("to_onnx")
-        raise NotImplementedError
+        from arml.predict.onnx import write_predictor  # it loads JAX
 
-    def read(self, x: object, bad: Bad | None = None) -> Any:
+        extractor = self.learner.extractor
+        write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
+
+    def _traced(self) -> Callable[[Numeric], Numeric]:
+        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
+        `jax.numpy`."""
+        raise self._lacking("to_onnx")
+
+    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
+        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
+        `predict`. Only predictors have it whose measure tells more than the probabilities."""
+        raise self._lacking("novelty")
+
+    def read(self, x: object, bad: Bad | None = None) -> Read:
         """The inputs as every method takes them, too, checked and converted; `bad` as in
         `TaskLearner.read`."""
         return self.learner.read(x, bad=bad)
 
-    def _reading(self, x: object, errors: str) -> tuple[Any, list[int]]:
+    def _reading(self, x: object, errors: str) -> tuple[Read, list[int]]:
         """The inputs, and the places of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
@@ -256,7 +307,7 @@ class Predictor(abc.ABC):
         return inputs, [*bad]
 
     @abc.abstractmethod
-    def _outputs(self, inputs: Any) -> Float[np.ndarray, "n outputs"]:
+    def _outputs(self, inputs: Read) -> Float[np.ndarray, "n outputs"]:
         """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
 
     @abc.abstractmethod
@@ -264,7 +315,7 @@ class Predictor(abc.ABC):
         """Learn from some of the examples alone, and predict others: the probabilities, or the
         targets, by each model."""
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # Compiled functions cannot be pickled, and everything that is cached can be made again.
         every = [item for base in type(self).__mro__ for item in vars(base).items()]
         cached = {name for name, value in every if isinstance(value, cached_property)}
@@ -328,7 +379,7 @@ class Predictor(abc.ABC):
     def with_prior(self, prior: object) -> "Predictor":
         """The same, for other frequencies of the classes. **Raises** `ValueError` for a prior that
         it cannot use."""
-        raise ValueError("this predictor has no prior: use the learner photos, or texts")
+        raise ValueError("this predictor has no prior: use a learner such as photos")
 
     def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
         """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
@@ -351,11 +402,9 @@ class Predictor(abc.ABC):
             first = [train[self.y[train] == k][:size] for k in places]
             return self._refit(np.sort(np.concatenate(first)), test)
 
-        given = self.y, self.labels, self._same, self.groups
+        given = self.y, self.labels, self._same, self.groups, self.model
         curve = {
-            size: classification_reliability(
-                partial(refit, size), *given, model=self.model, repeats=1
-            ).accuracy
+            size: classification_reliability(partial(refit, size), *given, repeats=1).accuracy
             for size in sizes
             if size <= most * 0.8
         }
@@ -381,7 +430,7 @@ class Predictor(abc.ABC):
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
-    def _joined(self, y: object, n: int) -> tuple[list[Any], Numbers | None]:
+    def _joined(self, y: object, n: int) -> tuple[list[object], Numbers | None]:
         """The answers of all examples when `n` with the answers `y` are added, and their groups:
         each new one is a group of its own. **Raises** `ValueError` for another number."""
         known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
@@ -401,11 +450,10 @@ class Predictor(abc.ABC):
 
     @cached_property
     def _reliability(self) -> Reliability | NumberReliability:
-        given, together = (self._refit, self.y), (self._same, self.groups)
-        options: Any = {"model": self.model, "most": self.most}
+        given = self._same, self.groups, self.model
         if self.classes is None:
-            return regression_reliability(*given, *together, **options)
-        return classification_reliability(*given, self.classes, *together, **options)
+            return regression_reliability(self._refit, self.y, *given, most=self.most)
+        return classification_reliability(self._refit, self.y, self.classes, *given, most=self.most)
 
     @cached_property
     def _parts(self) -> list[tuple[Places, Places]]:
@@ -427,12 +475,6 @@ class Predictor(abc.ABC):
         """Equal examples have one number."""
         return equal_inputs(self.x, self.learner.kind.near)
 
-    def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
-        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
-        `predict`. Only predictors have it whose measure tells more than the probabilities."""
-        self.need("novelty")
-        raise NotImplementedError
-
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of inputs, in which the learner compares them with the classes; None for a
         learner that adapts all of its weights."""
@@ -450,59 +492,7 @@ def equal_rows_of(rows: np.ndarray, examples: np.ndarray) -> int:
     return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
 
 
-class ArrayPredictor(Predictor):
-    """A learned task whose inputs are arrays: numbers, pixels, or the vectors of photographs."""
-
-    def __init__(
-        self,
-        learner: TaskLearner,
-        x: np.ndarray,
-        y: np.ndarray,
-        classes: np.ndarray | None = None,
-        sample_weight: Float[np.ndarray, " n"] | None = None,
-        groups: Numbers | None = None,
-        *,
-        flat: bool = False,
-    ) -> None:
-        self.learner, self.x, self.y, self.classes = learner, x, y, classes
-        self.sample_weight, self.groups, self.flat = sample_weight, groups, flat
-        if learner.estimator is not None:
-            self.model = type(learner.estimator).__name__
-            self.models = (self.model,)
-
-    @property
-    def support(self) -> dict[str, np.ndarray]:
-        """The examples by the names of the constructor's arguments, as `save` writes them."""
-        every = {"x": self.x, "y": self.y}
-        more = {"sample_weight": self.sample_weight, "groups": self.groups}
-        return every | {name: array for name, array in more.items() if array is not None}
-
-    def add(self, x: object, y: object) -> Predictor:
-        more, weight = self.learner.read(x, "support inputs"), self.sample_weight
-        labels, groups = self._joined(y, len(more))
-        # Bytes of pixels become floats where the others are floats.
-        both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
-        if weight is not None:
-            weight = np.append(weight, np.ones(len(more)))
-        added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
-        added.columns, added.target = self.columns, self.target
-        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
-        return added
-
-    @abc.abstractmethod
-    def _traced(self) -> Callable[[Any], Any]:
-        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
-        `jax.numpy`."""
-
-    def to_onnx(self, path: Path | str) -> None:
-        from arml.predict.onnx import write_predictor  # it loads JAX
-
-        self.need("to_onnx")
-        extractor = self.learner.extractor
-        write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
-
-
-def softmax(logits: Any, xp: Any = np) -> Any:
+def softmax(logits: Numeric, xp: ModuleType = np) -> Numeric:
     """The probabilities of log-odds `[n, classes]`; with `jax.numpy` as `xp` it can be traced."""
     chances = xp.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     return chances / chances.sum(axis=1, keepdims=True)

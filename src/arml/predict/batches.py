@@ -1,8 +1,7 @@
 """Many predictions: batches of pictures or rows, for Ray Data, Dask, Spark and the command line.
 
-A picture that cannot be read gets an error in place of an answer. `predict_parts` divides a source
-into parts, which the workers of a Ray cluster read, predict and write: memory does not grow with
-the source, and a part that is there is not made again.
+`predict_parts` divides a source into parts, which the workers of a Ray cluster read, predict and
+write: memory does not grow with the source, and a part that is there is not made again.
 """
 
 import json
@@ -23,9 +22,9 @@ from arml.experiment.workers import cluster
 from arml.predict.answers import free_name
 from arml.predict.base import Predictor
 from arml.predict.files import check_predictor
+from arml.predict.inputs import Bad
 from arml.predict.kinds import Inputs, inputs_of
 from arml.predict.loading import load_predictor
-from arml.predict.reading import Bad
 from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG
 from arml.results.machine import extra
@@ -47,9 +46,9 @@ class BatchPredictor:
 
     A batch has a column of files (`bytes`, `image`, `path` or `file`: contents, pixels, addresses,
     mappings), or the columns of the table that the predictor has learned. The answer has the
-    batch's columns without bytes; `label`, `probability` and `novelty`, or
-    `prediction`, `low` and `high`; and last `error`, empty for a picture that could be read. A name
-    that the batch has, too, gets the prefix `arml_`.
+    batch's columns without bytes; `label`, `probability` and `novelty`, or `prediction`, `low` and
+    `high`; and last `error`, empty for an input that could be read. A name that the batch has, too,
+    gets the prefix `arml_`.
 
     `predictor` is its folder, `model` the frozen network if it is not that of the package, and
     `level` the share of new numbers that lie from `low` to `high`.

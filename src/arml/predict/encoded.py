@@ -1,9 +1,5 @@
 """A few labelled inputs of a kind whose every input becomes a vector by itself.
 
-    learner = arml.load("photos")
-    predictor = learner.adapt(["a.jpg", "b.jpg", "c.jpg"], ["oak", "oak", "elm"])
-    predictor.predict(["new.jpg"])
-
 What makes the vectors is frozen, so nothing is trained: an input becomes a vector once, and the
 classifier is a formula of the examples' vectors: see `arml.predict.head`.
 """
@@ -21,21 +17,23 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import LEARNER, ArrayPredictor, L, Predictor, TaskLearner, softmax
+from arml.predict.base import LEARNER, L, Predictor, TaskLearner, softmax
 from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
 from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import (
     EQUAL,
     EXAMPLES,
+    Bad,
+    OnItem,
     Prior,
     checked_array,
     checked_labels,
     checked_prior,
+    each,
     weighted,
 )
-from arml.predict.kinds import Inputs
-from arml.predict.reading import Bad, OnItem, each
-from arml.predict.scikit import facts_of, learned_by, remade
+from arml.predict.kinds import Inputs, named_kind
+from arml.predict.scikit import check_weights, facts_of, learned_by, remade
 from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
 
 if TYPE_CHECKING:
@@ -49,22 +47,23 @@ class EncodedLearner(TaskLearner):
     takes in their place. It also takes their vectors `[n, d]`, as `read` returns them.
     """
 
+    path: Path | str | None = None
+    """The file of the frozen model that makes the vectors, if it is not the package's."""
+
     def __init__(self, kind: Inputs) -> None:
-        self._kind, self.families = kind, ()
+        self._kind, self.families, self.predictor = kind, (), EncodedPredictor
 
     @property
     def kind(self) -> Inputs:
         return self._kind
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return learner_of, (self.kind.name, self.facts, self.path)
+
     @property
     def dimension(self) -> int:
         """The numbers of a vector."""
         return self.kind.dimension
-
-    @property
-    def predictor(self) -> "type[EncodedPredictor]":
-        """The class of its predictors."""
-        return EncodedPredictor
 
     @property
     def facts(self) -> Json:
@@ -117,11 +116,7 @@ class EncodedLearner(TaskLearner):
         """
         vectors, labels, weight, groups = weighted(self.read(x), y, sample_weight, groups)
         if weight is not None and self.estimator is not None:
-            from sklearn.utils.validation import has_fit_parameter
-
-            if not has_fit_parameter(self.estimator, "sample_weight"):
-                name = type(self.estimator).__name__
-                raise ValueError(f"{name} cannot use sample weights: leave them out")
+            check_weights(self.estimator)
         if not len(vectors):
             raise ValueError(f"no {self.kind.many}: give some examples")
         classes, places = checked_labels(labels, len(vectors))
@@ -171,7 +166,7 @@ class EncodedLearner(TaskLearner):
         return f"{type(self).__name__}({self.kind.many})"
 
 
-class EncodedPredictor(ArrayPredictor):
+class EncodedPredictor(Predictor):
     """A task that was learned from vectors; `x` are those `[n, d]` of the examples."""
 
     classes: np.ndarray
@@ -196,21 +191,19 @@ class EncodedPredictor(ArrayPredictor):
 
     @property
     def prior_in_words(self) -> str:  # type: ignore[override]
+        said = "equally frequent (--prior examples: as frequent as among the examples)"
         if isinstance(self.prior, dict):
             said = ", ".join(f"{label} {share:.3g}" for label, share in self.prior.items())
         elif self.prior == EXAMPLES:
             said = "as frequent as among the examples (--prior equal: equally frequent)"
-        else:
-            said = "equally frequent (--prior examples: as frequent as among the examples)"
-        equal = isinstance(self.prior, str) and np.ptp(np.bincount(self.y)) == 0
-        return (
-            ""
-            if equal or self.learner.estimator is not None
-            else f"answers assume that the classes of new ones are {said}"
-        )
+        if self.learner.estimator is not None or (
+            isinstance(self.prior, str) and np.ptp(np.bincount(self.y)) == 0
+        ):
+            return ""
+        return f"answers assume that the classes of new ones are {said}"
 
     def add(self, x: object, y: object) -> Predictor:
-        """As `ArrayPredictor.add`. **Raises** `ValueError`, too, for a new class without a share in
+        """As `Predictor.add`. **Raises** `ValueError`, too, for a new class without a share in
         the prior."""
         return super().add(x, y).with_prior(self.prior)
 
@@ -233,8 +226,14 @@ class EncodedPredictor(ArrayPredictor):
         if self.learner.estimator is None:
             return (self.head if len(kept) == len(self.y) else self._fitted(kept)).logits
         weight = None if self.sample_weight is None else self.sample_weight[kept]
-        given = self.x[kept], self.y[kept], weight
-        return learned_by(self.learner.estimator, len(self.classes), *given)
+        prepare = self._prepared(kept)
+        given = prepare(self.x[kept]), self.y[kept], weight
+        learned = learned_by(self.learner.estimator, len(self.classes), *given)
+        return lambda vectors: learned(prepare(vectors))
+
+    def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Makes the inputs of an estimator of vectors; it may read some of the examples."""
+        return lambda vectors: vectors
 
     @cached_property
     def _function(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -295,15 +294,23 @@ class EncodedPredictor(ArrayPredictor):
         return f"{type(self).__name__}({named}: {shown})"
 
 
-def load_encoded(folder: Path, kind: Inputs, model: Path | str | None = None) -> EncodedPredictor:
+def learner_of(kind: str, facts: Json, model: Path | str | None = None) -> EncodedLearner:
+    """The learner of a kind whose vectors depend on these facts. **Raises** `ValueError` if its
+    vectors now depend on others."""
+    known = named_kind(kind)
+    learner = known.remade(facts, model) or EncodedLearner(known)
+    assert isinstance(learner, EncodedLearner)
+    return learner
+
+
+def load_encoded(folder: Path, kind: str, model: Path | str | None = None) -> EncodedPredictor:
     """A predictor that was saved. `model` is its ONNX model, if it is not one that ships.
 
     **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
     """
-    content = read_checked(folder, ENCODED + kind.name)
+    content = read_checked(folder, ENCODED + kind)
     arrays: Any = read_arrays(folder / SUPPORT, content["support"])
-    learner = kind.remade(content["extractor"], model) or EncodedLearner(kind)
-    assert isinstance(learner, EncodedLearner)
+    learner = learner_of(kind, content["extractor"], model)
     if "estimator" in content:
         learner = learner.with_estimator(remade(content["estimator"]))
     found = learner.predictor(learner, classes=np.asarray(content["classes"]), **arrays)

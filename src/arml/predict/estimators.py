@@ -1,13 +1,11 @@
-"""A meta-trained learner as a scikit-learn estimator: `fit` adapts it to a few labelled examples.
-
-    model = arml.FewShotClassifier("my-learner").fit(pictures, ["oak", "oak", "elm", "elm"])
-    model.predict(more), model.predict_proba(more), model.score(more, labels)
+"""A learner as a scikit-learn estimator: `fit` adapts it to a few labelled examples.
 
 It can stand in a pipeline, a cross-validation or a search. scikit-learn's `check_estimator` passes,
 but for checks whose data have another number of features than the learner was trained on, and the
 checks of sample weights for learners that cannot use any.
 """
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -40,7 +38,7 @@ class FewShot(BaseEstimator):
         y: object,
         sample_weight: object = None,
         groups: object = None,
-        keep: Any = (),
+        keep: Sequence[str] = (),
     ) -> Model:
         """Adapt the learner to the support set.
 
@@ -62,7 +60,7 @@ class FewShot(BaseEstimator):
         # The package may have the same learner for numbers.
         numbers = f"{learner}-regression"
         named = numbers if self._kind == "regression" and numbers in shipped() else learner
-        loaded: TaskLearner = load(named)
+        loaded = load(named, x=X)
         problem = loaded.problem
         if problem.kind != self._kind:
             raise ValueError(
@@ -72,19 +70,15 @@ class FewShot(BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         checks = {"y_numeric": True, "multi_output": problem.outputs > 1}
-        checks = checks if problem.kind == "regression" else {}
-        inputs, y = self._read(X, loaded, y, **checks)
+        inputs, y = self._read(X, loaded, y, **(checks if problem.kind == "regression" else {}))
         labels = self._targets(y)
         options = {"keep": keep} if len(keep) else {}
         predictor = loaded.adapt(inputs, labels, sample_weight, groups=groups, **options)
         if self.learner is None and sample_weight is None and getattr(X, "ndim", 0) != 2:
             predictor = inputs_of(loaded).better(predictor, X, labels)[0] or predictor
-        if self.uses not in ("auto", *predictor.models) and len(predictor.models) == 1:
-            raise ValueError(
-                f"this learner has one model, and cannot use {self.uses!r}: leave `uses` out"
-            )
-        model = predictor.models[-1] if self.uses == "auto" else str(self.uses)
-        self.predictor_ = predictor.using(model)
+        self.predictor_ = predictor.using(
+            predictor.models[-1] if self.uses == "auto" else str(self.uses)
+        )
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -98,14 +92,13 @@ class FewShot(BaseEstimator):
     def reliability(self) -> Reliability | NumberReliability:
         """How far the fitted model can be trusted: `arml.Predictor.reliability`."""
         check_is_fitted(self)
-        found: Reliability | NumberReliability = self.predictor_.reliability()
-        return found
+        return self.predictor_.reliability()
 
-    def _targets(self, y: object) -> Any:
+    def _targets(self, y: object) -> np.ndarray:
         targets = np.asarray(y)
         return column_or_1d(targets, warn=True) if targets.shape[1:] == (1,) else targets
 
-    def _queries(self, X: object) -> Any:
+    def _queries(self, X: object) -> object:
         check_is_fitted(self)
         learner = self.predictor_.learner
         if self.learner is None and learner.problem.spatial:
@@ -114,7 +107,7 @@ class FewShot(BaseEstimator):
 
     def _read(
         self, X: object, learner: TaskLearner, y: object = "no_validation", **checks: Any
-    ) -> tuple[Any, Any]:
+    ) -> tuple[object, object]:
         """The inputs as the learner takes them, and `y`, after scikit-learn's checks."""
         features = learner.problem.features
         if not learner.problem.form.plain:  # of any columns: numbers, texts, missing cells
@@ -168,7 +161,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
         self.uses = uses
         self.class_weight = class_weight
 
-    def _targets(self, y: object) -> Any:
+    def _targets(self, y: object) -> np.ndarray:
         check_classification_targets(y)
         return column_or_1d(y, warn=True)
 
@@ -180,7 +173,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each class `[n, classes]`, columns in the order of `classes_`."""
         queries = self._queries(X)
-        chances: np.ndarray = self.predictor_.predict_proba(queries)
+        chances = self.predictor_.predict_proba(queries)
         if self.class_weight is None:
             return chances
         labels = self.classes_[self.predictor_.y]
@@ -218,8 +211,7 @@ class FewShotRegressor(RegressorMixin, FewShot):
         """The ends of an interval around each prediction that holds about `level` of new targets.
         **Raises** `ValueError` as `predict`, and for too few examples."""
         queries = self._queries(X)
-        low, high = self.predictor_.interval(queries, level)
-        return low, high
+        return self.predictor_.interval(queries, level)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,10 +1,8 @@
 """Folds: which examples to learn from, and which to predict, wherever examples are left out.
 
-Examples that belong together are left out together: equal inputs with one label (copies), and the
-examples of one group, such as the rows of one person. The folds are balanced over the classes, and
-depend on what the examples are, not on the order in which they came.
-
-scikit-learn's folds would load for a second, and depend on the order.
+Copies (equal inputs with one label) and the examples of a group are left out together. The folds
+are balanced over the classes, and depend on what the examples are, not on their order, as those of
+scikit-learn do, which also load for a second.
 """
 
 from collections.abc import Iterator

@@ -10,23 +10,18 @@ With v the features of a picture,
     p(k|u)  = softmax of  u . w_k / (|u| T) + log(prior of k)
     novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
 
-The probabilities come from the cosine to the class means, in the metric of a regularised
-Mahalanobis distance. With one example of each class S is 0, and it is the cosine of centred
-vectors. The prior decides how much classes with more examples are preferred: without one they are
-not. The novelty is the distance to the nearest class, times the lack of resemblance to it in
-direction. With five examples of each class it detects other classes better, on all of seven sets of
-pictures, than each factor, the cosine of uncentred vectors, the energy of the log-odds, or the top
-probability (`benchmarks/results/photos.json`).
+The prior decides how much classes with more examples are preferred: without one they are not. The
+novelty is the distance to the nearest class, times the lack of resemblance to it in direction: with
+five examples of each class it detects other classes better, on all of seven sets of pictures, than
+each factor, the energy of the log-odds, or the top probability (`benchmarks/results/photos.json`).
 
 The temperature T maximises the likelihood of examples that were left out, whose classes are as
-frequent as among the examples, with a prior around
-`TEMPERATURE` that counts as much as a few examples. The bound is the distance below which 95% of
-these examples are. Where nothing can be left out, both are what suited other sets of pictures.
-
-A sample weight counts an example as often as it says in all of these sums.
+frequent as among the examples, with a prior around `TEMPERATURE` that counts as much as a few
+examples. The bound is the distance below which 95% of these are. Where nothing can be left out,
+both are what suited other sets of pictures. A sample weight counts an example as often as it says.
 
 `fit_metric` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files,
-which learn and predict in a browser: the formulas stand here alone.
+which learn and predict in a browser.
 
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
@@ -39,13 +34,14 @@ which learn and predict in a browser: the formulas stand here alone.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import Numbers, folds
-from arml.predict.inputs import EQUAL, EXAMPLES, Prior
+from arml.predict.folds import FOLDS, Numbers, folds
+from arml.predict.inputs import EQUAL, EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
@@ -70,20 +66,20 @@ ITERATIONS = 16
 class Head(NamedTuple):
     """The fitted classifier."""
 
-    middle: Any
+    middle: Numeric
     """`[d]`: the mean of the examples' `unit_roots`."""
-    weights: Any
+    weights: Numeric
     """`[d, classes]`: the w_k."""
-    lengths: Any
+    lengths: Numeric
     """`[classes]`: the lengths of the class means in the metric."""
-    factor: Any
+    factor: Numeric
     """`[rank, d]`: Q, with M = I - Q^T Q."""
-    temperature: Any = 1.0
-    bound: Any = 1.0
-    prior: Any = 0.0
+    temperature: Numeric = 1.0
+    bound: Numeric = 1.0
+    prior: Numeric = 0.0
     """`[classes]`: the logarithms of the priors, up to a constant."""
 
-    def answers(self, vectors: Any, xp: Any = np) -> tuple[Any, Any]:
+    def answers(self, vectors: Numeric, xp: ModuleType = np) -> tuple[Numeric, Numeric]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
         u = unit_roots(vectors, xp) - self.middle
         squares, along = xp.sum(u * u, axis=1, keepdims=True), u @ self.weights
@@ -95,12 +91,12 @@ class Head(NamedTuple):
         novelty = nearest * xp.maximum(1 - xp.max(cosines, axis=1), 0)
         return cosines / self.temperature + self.prior, novelty / self.bound
 
-    def logits(self, vectors: Any, xp: Any = np) -> Any:
+    def logits(self, vectors: Numeric, xp: ModuleType = np) -> Numeric:
         """The log-odds alone."""
         return self.answers(vectors, xp)[0]
 
 
-def unit_roots(vectors: Any, xp: Any = np) -> Any:
+def unit_roots(vectors: Numeric, xp: ModuleType = np) -> Numeric:
     """Square roots of features with their signs, scaled to length 1."""
     roots = xp.sign(vectors) * xp.sqrt(xp.abs(vectors))
     length = xp.sqrt(xp.sum(roots * roots, axis=1, keepdims=True))
@@ -115,7 +111,7 @@ def factor_of(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "rank d"]:
     return np.linalg.solve(np.linalg.cholesky(system), rows)
 
 
-def traced_factor(rows: Any) -> Any:
+def traced_factor(rows: Numeric) -> Numeric:
     """The same by products of matrices alone, which ONNX has: the inverse square root of the system
     by the iteration of Newton and Schulz."""
     import jax.numpy as jnp
@@ -132,11 +128,11 @@ def traced_factor(rows: Any) -> Any:
 
 
 def fit_metric(
-    x: Any,
-    member: Any,
-    weight: Any,
-    factor: Callable[[Any], Any] = factor_of,
-    xp: Any = np,
+    x: Numeric,
+    member: Numeric,
+    weight: Numeric,
+    factor: Callable[[Numeric], Numeric] = factor_of,
+    xp: ModuleType = np,
 ) -> Head:
     """The head of vectors `[n, d]` with their `weight` `[n]` and `member` `[n, classes]`, which is
     1 where an example is of a class; its temperature and bound are 1."""
@@ -151,6 +147,31 @@ def fit_metric(
     return Head(middle, (mapped / lengths[:, None]).T, lengths, q)
 
 
+def _metric(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> Head:
+    head = fit_metric(np.asarray(x, np.float32), np.eye(ways)[y], weight)
+    return Head(*(np.asarray(part, np.float32) for part in head[:4]))
+
+
+def _apart(x: np.ndarray, y: np.ndarray, head: Head) -> np.ndarray:
+    z = unit_roots(x)
+    return np.asarray(2 - 2 * (z @ z.T)[y[:, None] != y])
+
+
+class Rule(NamedTuple):
+    """How a head is fitted; the defaults are those of photographs."""
+
+    fit: Callable[..., Any] = _metric
+    """From vectors, places of labels, number of classes and weights to a head with `answers`, whose
+    temperature and bound are 1 and whose prior is `natural`."""
+    apart: Callable[..., np.ndarray] = _apart
+    """From vectors, labels and head to the distances between examples of different classes."""
+    natural: Prior = EQUAL
+    temperature: float = TEMPERATURE
+    """The expected temperature."""
+    tried: Float[np.ndarray, " k"] = TEMPERATURES
+    folds: int = FOLDS
+
+
 def fit_head(
     x: Float[np.ndarray, "n d"],
     y: Int[np.ndarray, " n"],
@@ -160,7 +181,8 @@ def fit_head(
     groups: Numbers | None = None,
     left_out: bool = True,
     prior: Prior = EQUAL,
-) -> Head:
+    rule: Rule = Rule(),  # noqa: B008
+) -> Any:
     """The head of labelled vectors.
 
     **Arguments**
@@ -170,26 +192,29 @@ def fit_head(
     - `left_out`: choose the temperature and the bound on examples that are left out.
     - `prior`: `EQUAL`, `EXAMPLES`, or the share of each class, in their order.
     """
-    weight, member = np.ones(len(y)) if sample_weight is None else sample_weight, np.eye(ways)[y]
-    x = np.asarray(x, np.float32)
+    weight = np.ones(len(y)) if sample_weight is None else sample_weight
+    counts = weight @ np.eye(ways)[y]
+    natural = log_shares(rule.natural, counts)
+    moved = (log_shares(prior, counts) - natural).astype(np.float32)
     with one_blas_thread():
-        head = Head(*(np.asarray(part, np.float32) for part in fit_metric(x, member, weight)[:4]))
-        shares = log_shares(EXAMPLES, weight @ member)
-        head = head._replace(prior=log_shares(prior, weight @ member).astype(np.float32))
+        head = rule.fit(x, y, ways, weight)._replace(prior=moved)
         if not left_out:
-            return head._replace(temperature=TEMPERATURE)
-        parts = [
-            (*fit_metric(x[train], member[train], weight[train]).answers(x[test]), test)
-            for train, test in folds(y, same, groups)
+            return head._replace(temperature=rule.temperature)
+        found = [
+            (*rule.fit(x[train], y[train], ways, weight[train]).answers(x[test]), test)
+            for train, test in folds(y, same, groups, most=rule.folds)
         ]
-    if not parts:
-        z = unit_roots(x)
-        bound = APART * np.median(2 - 2 * (z @ z.T)[y[:, None] != y])
-        return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
-    cosines, novelty, places = map(np.concatenate, zip(*parts, strict=True))
-    temperature = temperature_of(cosines, y[places], weight[places], shares=shares)
-    bound = float(np.quantile(novelty, LEVEL, method="higher"))
-    return head._replace(temperature=temperature, bound=max(bound, 1e-6))
+    if not found:
+        bound = max(APART * float(np.median(rule.apart(x, y, head))), 1e-6)
+        return head._replace(temperature=rule.temperature * (1 + 1 / ways), bound=bound)
+    logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
+    scaled = logits[None] / rule.tried[:, None, None] + log_shares(EXAMPLES, counts) - natural
+    top = scaled.max(axis=2, keepdims=True)
+    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
+    gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
+    gain -= PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
+    bound = max(float(np.quantile(novelty, LEVEL, method="higher")), 1e-6)
+    return head._replace(temperature=float(rule.tried[np.argmax(gain)]), bound=bound)
 
 
 def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"]:
@@ -197,21 +222,3 @@ def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"
     named = counts if prior == EXAMPLES else np.ones(len(counts))
     shares = named if isinstance(prior, str) else np.array([*prior.values()])
     return np.log(shares / shares.mean())
-
-
-def temperature_of(
-    logits: Float[np.ndarray, "n classes"],
-    labels: Int[np.ndarray, " n"],
-    weight: Float[np.ndarray, " n"],
-    expected: float = TEMPERATURE,
-    tried: Float[np.ndarray, " k"] = TEMPERATURES,
-    shares: Float[np.ndarray, " classes"] | float = 0.0,
-) -> float:
-    """The likeliest temperature of those `tried`, with a prior around the `expected` one, from the
-    log-odds of examples that were left out; `shares` are the `log_shares` that these lack."""
-    scaled = logits[None] / tried[:, None, None] + shares
-    top = scaled.max(axis=2, keepdims=True)
-    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(labels)), labels] @ weight
-    prior = PRECISION / 2 * np.square(np.log(tried / expected))
-    return float(tried[np.argmax(gain - prior)])

@@ -1,17 +1,25 @@
-"""A user's own arrays, checked: the inputs, labels and targets that a learner can adapt to.
+"""A user's own inputs, labels and targets, read and checked.
 
 NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. Everything else
 is refused in one line, before any work.
 """
 
 import datetime
+import io
+import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from arml.datasets.archives import Member
+from arml.datasets.decode import UnreadableError
+from arml.results.machine import cores
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -19,6 +27,13 @@ if TYPE_CHECKING:
 EQUAL, EXAMPLES = "equal", "examples"
 """Priors by name: all classes are equally frequent, or as frequent as among the examples."""
 Prior = str | dict[str, float]
+Item = TypeVar("Item")
+Bad = dict[int, str]
+"""The problems of inputs that cannot be read, by their places."""
+OnItem = Callable[[int, int], object]
+"""Called with how many of how many inputs have been read."""
+Numeric = Any
+"""An array of NumPy, or of JAX where a function is traced for another program."""
 LARGEST = float(np.finfo(np.float32).max)
 MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
 """Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
@@ -72,10 +87,10 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
     labels = _labels(y)
     if labels.shape != (n,):
         raise ValueError(f"expected {n} labels, one for each input, got shape {list(labels.shape)}")
-    if any(label is np.ma.masked or _missing(label) for label in labels):
-        raise ValueError("expected a label for every input, got NaN or None: drop these rows")
-    if any(isinstance(label, str) and not label.strip() for label in labels):
-        raise ValueError("expected a label for every input, got an empty text: drop these rows")
+    gap = any(label is np.ma.masked or _missing(label) for label in labels)
+    if gap or any(isinstance(label, str) and not label.strip() for label in labels):
+        got = "NaN or None" if gap else "an empty text"
+        raise ValueError(f"expected a label for every input, got {got}: drop these rows")
     if labels.dtype == object:
         if len({isinstance(label, str) for label in labels}) > 1:
             raise ValueError(
@@ -258,3 +273,81 @@ def alike(texts: Iterable[str], what: str) -> list[str]:
         groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
     same = [" and ".join(group) for group in groups.values() if len(group) > 1]
     return [f"{what}: {', '.join(same)} count as different values"] if same else []
+
+
+# Inputs that are read one by one: the content of a file, an open file or an archive.
+
+
+def each(
+    work: Callable[[Item, int], np.ndarray],
+    items: list[Item],
+    blank: np.ndarray,
+    progress: OnItem | None = None,
+    bad: Bad | None = None,
+    many: str = "pictures",
+) -> np.ndarray:
+    """`work(item, place)` of all items, on all cores.
+
+    **Arguments**
+
+    - `blank`: stands for an item that cannot be read.
+    - `bad`: gets the problem of each such item by its place.
+    - `many`: what messages call the items.
+
+    **Raises** `ValueError` that names all of them, if there is no `bad`.
+    """
+
+    def one(item: Item, place: int) -> np.ndarray | ValueError:
+        try:
+            return work(item, place)
+        except ValueError as error:
+            return error
+
+    parts: list[np.ndarray | ValueError] = []
+    with ThreadPoolExecutor(cores()) as pool:
+        for part in pool.map(one, items, range(len(items))):
+            parts.append(part)
+            if progress is not None:
+                progress(len(parts), len(items))
+    errors = {place: part for place, part in enumerate(parts) if isinstance(part, ValueError)}
+    if bad is not None:
+        for place, error in errors.items():
+            bad[place] = error.problem if isinstance(error, UnreadableError) else str(error)
+    elif len(errors) == 1:
+        raise next(iter(errors.values()))
+    elif errors:
+        named = (
+            f"{error.where} ({error.problem})" if isinstance(error, UnreadableError) else str(error)
+            for error in errors.values()
+        )
+        raise ValueError(
+            f"{len(errors)} {many} cannot be read: {', '.join(named)}; remove or replace them"
+        )
+    read = [blank if isinstance(part, ValueError) else part for part in parts]
+    return np.stack(read) if read else np.zeros((0, *blank.shape), blank.dtype)
+
+
+def items_of(x: object, many: str) -> list[object]:
+    """The items of a list or an array. **Raises** `ValueError` for anything else."""
+    if isinstance(x, str | bytes | os.PathLike | io.IOBase | Member):
+        raise ValueError(f"expected a list of {many}, got one: put it in a list")
+    if not isinstance(x, Iterable):
+        raise ValueError(f"expected a list of {many}, got {type(x).__name__}")
+    return list(x)
+
+
+def opened(item: object, where: str) -> tuple[str, object]:
+    """The name of an item in messages, and its content: the bytes of a path, an open file or a
+    `Member`; anything else as it is. **Raises** `UnreadableError` for a file that cannot be
+    read."""
+    if isinstance(item, io.IOBase):
+        item.seek(0)
+        return where, item.read()
+    if isinstance(item, str | os.PathLike):
+        item = Member(str(item), Path(item).read_bytes)
+    if isinstance(item, Member):
+        try:
+            return item.where, item.read()
+        except OSError as error:
+            raise UnreadableError(item.where, str(error.strerror)) from error
+    return where, item

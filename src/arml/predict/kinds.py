@@ -36,8 +36,7 @@ from arml.datasets.decode import LOG
 from arml.datasets.folders import files_of, open_source
 from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.inputs import alike, checked_array
-from arml.predict.reading import Bad, OnItem, each, items_of, opened
+from arml.predict.inputs import Bad, OnItem, alike, checked_array, each, items_of, opened
 from arml.results.files import Json
 
 AT_ONCE = 256
@@ -72,7 +71,7 @@ class Queries(NamedTuple):
     """Files, or lines of a table."""
     batches: Iterable[Any]
     """The inputs in batches."""
-    keys: Mapping[str, Sequence[Any]] = {}
+    keys: Mapping[str, Sequence[object]] = {}
     """Columns of a table that name its rows, for the answers."""
     files: Sequence[Member] = ()
     """The files, if they are files."""
@@ -94,7 +93,7 @@ class Asked:
     """Of a table a column, of files a regular expression: those with one value, or with one text in
     their paths, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Options of tables: `without`, `keep`, `dates`, `fill_down`, `category`, `order`."""
+    """The kind's own options that were given, by name; most are about columns."""
     sheet: str | None = None
     """Of a spreadsheet: the sheet, if it is not the first that is visible."""
     strict: bool = False
@@ -135,11 +134,20 @@ class Inputs(Form):
     cells: ClassVar[tuple[str, ...]] = ("bytes", "path", "file")
     """Columns of a batch that hold such inputs; the first that is there is read."""
     asks: ClassVar[tuple[str, ...]] = ("prior", "strict", "sort_into", "report", "group")
-    """The options of `arml adapt` that it has, beside those of every kind."""
+    """The options of `arml adapt` that it has, beside those of every kind and its own `options`."""
+    options: ClassVar[type | None] = None
+    """Its own options of `arml adapt`: a frozen dataclass of keywords with defaults, whose texts
+    the help shows. `learn` finds those that were given in `Asked.columns`."""
     tab: ClassVar[str] = ""
     """The tab of `arml app` that shows its predictors; empty if none does."""
     advice: ClassVar[str] = "name folders or files, or use the learner tables for tables"
     """What to do if a path holds inputs of another kind."""
+
+    @property
+    def about(self) -> str:
+        """It in a sentence: the first of its class's docstring."""
+        first, _, _ = " ".join((type(self).__doc__ or self.many).split()).partition(". ")
+        return f"{first.rstrip('.')}."
 
     # One input.
 
@@ -157,6 +165,10 @@ class Inputs(Form):
     def items(self, x: object) -> list[object]:
         """The single inputs. **Raises** `ValueError` for anything but several."""
         return items_of(x, self.many)
+
+    def holds(self, x: object) -> bool:
+        """Whether an estimator that is given such inputs alone learns this kind, and no table."""
+        return False
 
     def show(self, file: Member) -> Shown:
         """A file as a page shows it, beside its name."""
@@ -222,7 +234,7 @@ class Inputs(Form):
     @property
     def predictor(self) -> type[Any] | None:
         """The class of the predictors of meta-trained learners; None for the usual one: see
-        `arml.predict.predictor`."""
+        `arml.predict.learner`."""
         return None
 
     # Files.
@@ -289,7 +301,22 @@ class Inputs(Form):
         return self._asking(predictor, [one.where for one in files], files, asked)
 
     def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each query its part that matters most, in words (`--matter`)."""
+        """For each query the part without which its label is least probable, and the probabilities
+        with and without (`--matter`)."""
+        found = []
+        for place, file in enumerate(queries.files):
+            if place in queries.bad:
+                found.append("")
+                continue
+            inputs, parts = self.without_parts(predictor.learner, file)
+            own = (chances := predictor.predict_proba(inputs))[:, chances[0].argmax()]
+            part = parts[int(own[1:].argmin())]
+            found.append(f"{part} ({own[0]:.2f} to {own[1:].min():.2f})")
+        return found
+
+    def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
+        """The input of a file, followed by it without each of its parts, and these parts in words;
+        a kind needs it whose `asks` have "matter"."""
         raise NotImplementedError
 
     def _kept(
@@ -322,7 +349,7 @@ class Inputs(Form):
         names: Sequence[str | int],
         files: Sequence[Member],
         asked: Asked,
-        keys: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        keys: Mapping[str, Sequence[object]] = MappingProxyType({}),
     ) -> Queries:
         """The queries of these files."""
         bad: Bad = {}
@@ -370,9 +397,14 @@ def inputs_of(learner: TaskLearner) -> Inputs:
     return named_kind(learner.kind.name)
 
 
+def every_kind() -> dict[str, Inputs]:
+    """All kinds by name."""
+    return {name: named_kind(name) for name in INPUTS}
+
+
 def untrained() -> dict[str, Inputs]:
     """The kinds whose learners need no meta-training, by name."""
-    return {name: kind for name in INPUTS if not (kind := named_kind(name)).trained}
+    return {name: kind for name, kind in every_kind().items() if not kind.trained}
 
 
 def is_table(path: Path) -> bool:
@@ -380,7 +412,7 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(_TABLES)
 
 
-def together_by(names: Sequence[str], labels: Iterable[Any]) -> str:
+def together_by(names: Sequence[str], labels: Iterable[object]) -> str:
     """The pattern by which the names of half of the files are those of several in a class; empty if
     there is none, or all of a class have one stem."""
     for pattern in _STEMS:

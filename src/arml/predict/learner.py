@@ -1,28 +1,111 @@
-"""A meta-trained learner learns one's own task from a few labelled examples.
+"""A meta-trained learner, the task that it learns from a few labelled examples, and its folder.
+
+A prediction depends on the support set and on its own input, not on the other queries: networks
+that normalise by their batch take the statistics of the support set instead. A task may have more
+classes than those of the meta-training, if no weight depends on their number, as with class
+prototypes.
+
+The folder needs neither anybody's code nor the data of the training: `config.json` holds the
+learner's experiment, the problem that it was built for, and checksums of itself and of the weights;
+that of a predictor has its examples, too.
 
 [1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
 [2] Platt, Probabilistic Outputs for Support Vector Machines, 1999.
 """
 
+import copy
 import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
+from typing import Annotated
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
-from arml.core.episodes import Task
-from arml.core.learner import MetaLearner
+from arml.algorithms.arml import SoftClusters
+from arml.core.compilation import short
+from arml.core.episodes import Examples, Problem, Task, in_words, protocol_of
+from arml.core.learner import MetaLearner, parameters
+from arml.datasets.features import Extractor
+from arml.datasets.features import remade as extractor_again
+from arml.experiment.options import Experiment, from_json, problem_of, to_json
+from arml.experiment.recipes import initial, kind_of, widened
 from arml.experiment.running import Run
-from arml.predict.base import Predictor
-from arml.predict.files import SUPPORT, WEIGHTS, check_free, packed, unpacked
-from arml.predict.predictor import TrainedPredictor
-from arml.predict.trained import TrainedLearner, inductive, read_learner, write_learner
-from arml.results.files import RunError, read_arrays
+from arml.nn.networks import Body
+from arml.predict import models
+from arml.predict.base import LEARNER, Predictor, TaskLearner, softmax
+from arml.predict.files import (
+    AGAIN,
+    LEARNED,
+    SUPPORT,
+    WEIGHTS,
+    check_free,
+    packed,
+    read_checked,
+    unpacked,
+    write_checked,
+)
+from arml.predict.folds import Places
+from arml.predict.inputs import Bad, OnItem, checked_labels, checked_targets, floats, weighted
+from arml.predict.kinds import Inputs, named_kind
+from arml.predict.models import Choice, Function, Numeric
+from arml.predict.onnx import QUERIES
+from arml.predict.reliability import WORDS, NumberReliability
+from arml.predict.scikit import facts_of, remade
+from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
+from arml.results.folder import CONFIG
+from arml.training.checkpoint import filled, named
 from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
+from arml.training.provenance import provenance
+
+_CHUNK = 64
+"""Queries that the learner predicts at once."""
+LACKING = 1e6
+"""A logit that lies further below the largest belongs to a class that the task lacks."""
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class FewShotLearner(TrainedLearner):
+class LearnedTask(msgspec.Struct):
+    """The facts about a predictor's task."""
+
+    classes: list[str | int | float | bool] | None
+    flat: bool
+    sha256: str
+    columns: list[str] | None = None
+    target: str | None = None
+    model: str = LEARNER
+    weights: dict[str, Share] | None = None
+    reader: dict[str, object] | None = None
+    estimator: Json | None = None
+
+
+class Content(msgspec.Struct):
+    """`config.json` of a learner, or of its predictor."""
+
+    experiment: Json
+    problem: Json
+    families: tuple[str, ...]
+    temperature: Positive
+    weights_sha256: str
+    trained: Json | None
+    inputs: Json | None
+    task: LearnedTask | None = None
+    estimator: Json | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FewShotLearner(TaskLearner):
     """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
 
         learner = arml.load("regression2d")
@@ -30,6 +113,23 @@ class FewShotLearner(TrainedLearner):
 
     Inputs are vectors `[n, d]`, pictures `[n, size, size, 3]` in bytes, or the columns of a table.
     """
+
+    learner: MetaLearner
+    problem: Problem
+    """The kind of tasks that it was built for."""
+    experiment: Experiment | None = None
+    """How it was built; None for one that `arml.build` did not make, which cannot be saved."""
+    families: tuple[str, ...] = ()
+    """The families of its training tasks."""
+    temperature: float = 1.0
+    """Divides the logits, so that probabilities are calibrated on validation tasks."""
+    trained: Json | None = None
+    """Step, commit, versions and device of the training, where they were noted."""
+    frozen: Json | None = None
+    """The frozen model that made its inputs from pictures, if there is one."""
+    model: Path | None = None
+    """The file of that model, if it is not the one that ships."""
+    estimator: object = None
 
     @classmethod
     def of(cls, what: object) -> "FewShotLearner":
@@ -40,13 +140,13 @@ class FewShotLearner(TrainedLearner):
             case FewShotLearner():
                 return what
             case Path() if (what / WEIGHTS).exists():
-                return read_learner(cls, what)[0]
+                return read_learner(what)[0]
             case Path():
                 return cls.of(Run(what))
             case Run():
-                learner = cls(what.learner, what.problem, what.experiment, what.families)
                 trained = {"step": what.step, **(what.made or {})}
-                return dataclasses.replace(learner, trained=trained, frozen=what.inputs)
+                own = what.learner, what.problem, what.experiment, what.families
+                return cls(*own, trained=trained, frozen=what.inputs)
             case Fitted(learner=learner, problem=problem):
                 origin, known = learner.origin, {"seed": what.seed, "steps": what.step}
                 made = dataclasses.replace(origin.experiment, **known) if origin else None
@@ -57,6 +157,53 @@ class FewShotLearner(TrainedLearner):
             "expected a learner that arml.build, arml.fit or arml.load made, an arml.Run, a name, "
             f"or an estimator of scikit-learn, got {type(what).__name__}: make one of these"
         )
+
+    @property
+    def about(self) -> str:
+        """Method, parameters and tasks in one line."""
+        if self.estimator is not None:
+            return type(self.estimator).__name__
+        tasks = in_words(protocol_of(self.problem))
+        name = type(self.learner).__name__ if self.experiment is None else self.experiment.recipe
+        return f"{name}, {parameters(self.learner):,} parameters, {tasks}"
+
+    @property
+    def kind(self) -> Inputs:
+        if self.frozen is not None:
+            return named_kind(self.frozen.get("kind", "photographs"))
+        function = kind_of(self.problem) == "regression"
+        return named_kind("functions" if function else self.problem.inputs)
+
+    @cached_property
+    def extractor(self) -> Extractor | None:
+        """Its frozen model, if there is one. **Raises** `ValueError` if the file is another."""
+        return None if self.frozen is None else extractor_again(self.frozen, self.model)
+
+    def read(
+        self,
+        x: object,
+        what: str = "queries",
+        progress: OnItem | None = None,
+        bad: Bad | None = None,
+    ) -> np.ndarray:
+        """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
+        return self.kind.read(self, x, what, progress, bad)
+
+    def with_model(self, model: Path | str | None) -> "FewShotLearner":
+        if model is None or self.frozen is None:
+            return super().with_model(model)
+        return dataclasses.replace(self, model=Path(model))
+
+    def with_estimator(self, estimator: object, kind: str = "") -> "FewShotLearner":
+        return super().with_estimator(estimator, "" if self.kind.plain else self.problem.kind)
+
+    def of_classes(self, ways: int) -> MetaLearner:
+        """The learner as it adapts to tasks of `ways` classes, outside of training.
+
+        **Raises** `ValueError` for more than in its meta-training if weights depend on their
+        number."""
+        learner = widened(self.learner, self.experiment, self.problem, ways)
+        return inductive(learner, self.problem.support)
 
     def adapt(
         self, x: object, y: object, sample_weight: object = None, **options: object
@@ -79,25 +226,114 @@ class FewShotLearner(TrainedLearner):
         Returns a `Predictor`.
 
         **Raises** `ValueError` for examples that cannot be learned."""
-        return (self.kind.predictor or TrainedPredictor).learned(
-            self, x, y, sample_weight, **options
-        )
+        known = self.kind.predictor or TrainedPredictor
+        return known.learned(self, x, y, sample_weight, **options)
 
     def save(self, folder: Path | str) -> None:
-        """Write it as a folder of `config.json` and `weights.safetensors`, to share."""
+        """Write it as a folder of `config.json` and `weights.safetensors`, to share. **Raises**
+        `ValueError` for an estimator that cannot be written without pickle."""
         write_learner(self, folder)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _unpacked, (packed(self.save), self.model)
+        # An estimator is pickled beside: see `TaskLearner.__reduce_ex__`.
+        plain = dataclasses.replace(self, estimator=None)
+        return _unpacked, (packed(plain.save), self.model)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.about})"
 
 
 def _unpacked(files: dict[str, bytes], model: Path | None) -> FewShotLearner:
     return unpacked(FewShotLearner.of, files).with_model(model)
 
 
+def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
+    """The same learner as it is used outside of training: normalisation takes the statistics of the
+    support set alone, and nothing grows with more examples than the `support` of training."""
+
+    def change(node: PyTree) -> PyTree:
+        if isinstance(node, Body):
+            return dataclasses.replace(node, normalisation="support")
+        return dataclasses.replace(node, most=support) if isinstance(node, SoftClusters) else node
+
+    return jax.tree.map(change, learner, is_leaf=lambda node: isinstance(node, Body | SoftClusters))
+
+
+# The folder.
+
+
+def write_learner(
+    learner: FewShotLearner,
+    folder: Path | str,
+    *,
+    support: Mapping[str, np.ndarray] | None = None,
+    task: JsonView | None = None,
+) -> None:
+    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
+
+    **Raises** `RunError` if it cannot be written, or if the folder holds something else;
+    `ValueError` for a learner that could not be built again.
+    """
+    folder = Path(folder)
+    check_free(folder, predictor=task is not None)
+    if learner.experiment is None:
+        raise ValueError(
+            f"{learner!r} was not made by arml.build, so that it could not be read again: register "
+            "its method, and build it by name"
+        )
+    experiment = to_json(learner.experiment)
+    # Paths of the training data are removed: they mean nothing on another machine.
+    experiment["tasks"].pop("data", None)
+    own = learner.estimator if task is None else None  # a task has its own
+    facts: Json = {
+        "experiment": experiment,
+        "problem": dataclasses.asdict(learner.problem),
+        "families": learner.families,
+        "temperature": learner.temperature,
+        "inputs": learner.frozen,
+        "trained": learner.trained,
+        "made": provenance(),
+        **({} if own is None else {"estimator": facts_of(own, "learner")}),
+    }
+    arrays = {name: np.asarray(leaf) for name, leaf in named(learner.learner).items()}
+    facts["weights_sha256"] = write_arrays(folder / WEIGHTS, arrays)
+    if support is not None:
+        facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
+    write_checked(folder, LEARNED, facts)
+
+
+def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
+    """A learner that `write_learner` wrote, and its task if it is that of a predictor.
+
+    **Raises** `RunError` for a folder that is none, was altered or cut short.
+    """
+    where = str(folder / CONFIG)
+    # The checksum says that it is as it was written, not that it means anything.
+    known = read_as(Content, read_checked(folder, LEARNED), where, AGAIN)
+    experiment = from_json(known.experiment, where)
+    problem = problem_of(known.problem, f"{where}: problem")
+    arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
+    try:
+        blank = eqx.filter_eval_shape(initial, experiment, problem)
+    except Exception as error:
+        first = " ".join(str(error).split())[:200]
+        raise RunError(f"{where}: no learner can be built of its options: {first}") from error
+    wanted = {name: array.shape for name, array in named(blank).items()}
+    if wanted != {name: array.shape for name, array in arrays.items()}:
+        raise RunError(
+            f"{folder}: its weights are not those of the learner that this version builds: use the "
+            "version of arml that wrote it"
+        )
+    facts = known.families, known.temperature, known.trained, known.inputs
+    learner = FewShotLearner(filled(blank, arrays), problem, experiment, *facts)
+    if known.estimator is not None:
+        learner = learner.with_estimator(remade(known.estimator))
+    return learner, known.task
+
+
 def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
     """A predictor that was saved. **Raises** `RunError` if it is altered or cut short."""
-    learner, task = read_learner(FewShotLearner, folder)
+    learner, task = read_learner(folder)
     if task is None:
         raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT, task.sha256)
@@ -106,6 +342,9 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
         return known.restored(learner.with_model(model), arrays, task)
     except ValueError as error:
         raise RunError(f"{folder}: {error}; save it again") from error
+
+
+# The temperature, which is chosen when a run is exported.
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> FewShotLearner:
@@ -132,10 +371,6 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> FewSho
 def _outputs(learner: MetaLearner, task: Task, key: Array) -> tuple[Array, Array]:
     """The predictions on ONE task, and the targets."""
     return learner.adapt(task.support, key=key).predict(task.query.x), task.query.y
-
-
-LACKING = 1e6
-"""A logit that lies further below the largest belongs to a class that the task lacks."""
 
 
 def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
@@ -167,11 +402,9 @@ def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) ->
     lower the mean cross-entropy of the second half."""
     half = len(y) // 2
     held = logits[half:], y[half:]
-    if half and mean_cross_entropy(
-        *held, temperature(logits[:half], y[:half])
-    ) < mean_cross_entropy(*held):
-        return temperature(logits, y)
-    return 1.0
+    found = temperature(logits[:half], y[:half]) if half else 1.0
+    helps = mean_cross_entropy(*held, found) < mean_cross_entropy(*held)
+    return temperature(logits, y) if helps else 1.0
 
 
 def mean_cross_entropy(
@@ -182,3 +415,288 @@ def mean_cross_entropy(
 
     logs = log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.mean(logs[np.arange(len(y)), y]))
+
+
+# The learned task.
+
+
+class TrainedPredictor(Predictor):
+    """A learned task. `classes` are its labels in order; None for regression.
+
+        predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
+        predictor.predict([[1.5, 1]])
+
+    Its methods raise `ValueError` in one line for inputs of another shape.
+    """
+
+    learner: FewShotLearner
+
+    @property
+    def models(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The models that can predict."""
+        return models.models_of(self.problem, len(self.x))
+
+    @classmethod
+    def learned(
+        cls,
+        learner: FewShotLearner,
+        x: object,
+        y: object,
+        sample_weight: object = None,
+        groups: object = None,
+        **options: object,
+    ) -> "TrainedPredictor":
+        """The task of a support set, learned. **Raises** `ValueError` for other examples."""
+        if options:
+            raise ValueError(f"{', '.join(options)}: only learners of tables have these options")
+        inputs = learner.read(x, "support inputs")
+        if not len(inputs):
+            raise ValueError("no examples: give some")
+        inputs, y, *more = weighted(inputs, y, sample_weight, groups)
+        if learner.problem.kind == "regression":
+            targets, flat = checked_targets(y, learner.problem, len(inputs))
+            _check_range(learner, inputs, targets)
+            return cls(learner, inputs, targets.astype(np.float32), None, *more, flat=flat)
+        classes, places = checked_labels(y, len(inputs))
+        learner.of_classes(len(classes))  # may refuse so many
+        return cls(learner, inputs, places, classes, *more)
+
+    @classmethod
+    def restored(
+        cls, learner: FewShotLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
+    ) -> "TrainedPredictor":
+        """A predictor from the arrays and the facts that `save` wrote. **Raises** `ValueError` for
+        models of another version."""
+        classes = None if task.classes is None else np.asarray(task.classes)
+        predictor = cls(learner, classes=classes, flat=task.flat, **arrays)
+        if task.weights and {*task.weights} != {*predictor.models[:-1]}:
+            raise ValueError("its models are not those of this version")
+        predictor.columns = tuple(task.columns) if task.columns else None
+        predictor.target = task.target
+        if task.weights:
+            vars(predictor)["weights"] = task.weights
+        return predictor.using(task.model)
+
+    @cached_property
+    def _learner(self) -> MetaLearner:
+        return self.learner.of_classes(0 if self.classes is None else len(self.classes))
+
+    def using(self, model: str) -> "TrainedPredictor":
+        """The same, predicting with another of its `models`: the `learner`, `logistic` regression
+        on the inputs or on the `edges` of pictures, a Gaussian `process` of a function, or the
+        `ensemble` of all, with weights from examples that are left out. **Raises** `ValueError` for
+        another."""
+        super().using(model)
+        self._check_weights(model)
+        other = copy.copy(self)
+        other.model = model
+        return other
+
+    def can(self, what: str) -> bool:
+        return super().can(what) and what != "novelty"
+
+    def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        self.need("interval")
+        outputs, found = self._outputs(self.read(x)), self.reliability()
+        assert isinstance(found, NumberReliability)
+        half = found.half_width(level)
+        low, high = outputs - half, outputs + half
+        return (low[:, 0], high[:, 0]) if self.flat else (low, high)
+
+    def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
+        inputs = self.read(x)
+        if self._learner.embedding() is None or self.classes is None:
+            return None
+        return by_chunks(partial(_embedded, self._learner, self._support()), inputs, _CHUNK)
+
+    def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
+        links = _links(self._learner, self._support())
+        if links is None:
+            return None
+        return np.asarray(links)[: None if self.classes is None else len(self.classes)]
+
+    def _traced(self) -> Function:
+        return self._by(self.model, jnp)
+
+    def save(self, folder: Path | str) -> None:
+        """Write it as a folder: the learner's, and `support.safetensors`. **Raises** `RunError` if
+        it cannot be written."""
+        task = {
+            "classes": None if self.classes is None else self.classes.tolist(),
+            "flat": self.flat,
+            "columns": self.columns,
+            "target": self.target,
+            "model": self.model,
+            "weights": self.weights if self.model == models.ENSEMBLE else None,
+        }
+        write_learner(self.learner, folder, support=self.support, task=task)
+
+    def __repr__(self) -> str:
+        kinds = "" if self.classes is None else f"{len(self.classes)} classes, "
+        return f"{type(self).__name__}({kinds}{len(self.x)} examples; {self.learner.about})"
+
+    def _outputs(self, inputs: Numeric) -> Float[np.ndarray, "n outputs"]:
+        _check_process()
+        return np.asarray(self._function(inputs))
+
+    # The models.
+
+    @cached_property
+    def choice(self) -> Choice:
+        """All models but the ensemble, and how much each counts."""
+        every, y = self.sample_weight is None, self.y
+        names = [k for k in self.models if k != models.ENSEMBLE and (every or k in models.WEIGHTED)]
+        y = y if self.classes is not None else y[:, 0].astype(np.float64)
+        return Choice(names, self._fit, self.x, y, [test for _, test in self._parts])
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The weight of each model in the ensemble, from examples that are left out."""
+        some = self.choice.weights(np.arange(len(self.y)))
+        return {name: some.get(name, 0.0) for name in self.models[:-1]}
+
+    def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
+        found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
+        if models.ENSEMBLE in self.models and self.sample_weight is None:
+            found[models.ENSEMBLE] = self.choice.mean(train)[test]
+        return found if self.classes is None else {k: softmax(odds) for k, odds in found.items()}
+
+    def _fit(self, kept: Places, model: str) -> Function:
+        """The function that a model learns from some of the examples."""
+        more = [a if a is None else a[kept] for a in (self.sample_weight, self.groups)]
+        given = self.x[kept], self.y[kept], self.classes, *more
+        return TrainedPredictor(self.learner, *given, flat=self.flat)._by(model)
+
+    @cached_property
+    def _function(self) -> Function:
+        return self._by(self.model)
+
+    def _by(self, model: str, xp: ModuleType = np) -> Function:
+        """The function from inputs `[n, *features]` to log-odds or targets; with `jax.numpy` as
+        `xp` it can be traced."""
+        self._check_weights(model)
+        if model == models.ENSEMBLE:
+            weights = {name: w for name, w in self.weights.items() if w}
+            parts = {name: self._by(name, xp) for name in weights}
+
+            def mean(inputs: Numeric) -> Numeric:
+                each = {name: part(inputs) for name, part in parts.items()}
+                return models.mean_of(each, weights, self.classes is not None, xp)
+
+            return mean
+        if model == models.PROCESS:
+            return models.process(self.x, self.y, xp)
+        if model != LEARNER:
+            assert self.classes is not None
+            ways = len(self.classes)
+            function = models.fitted(model, self.x, self.y, ways, xp, self.sample_weight)
+            if xp is not np:
+                return function
+            return partial(by_chunks, function, size=256, fill=False)  # edges need much memory
+        like = (_CHUNK if xp is np else QUERIES, *self.problem.features)
+        shape = jax.ShapeDtypeStruct(like, jnp.float32)
+        function = adapted = _adapted(self._learner, self._support(), shape)
+        if xp is np:
+            function = partial(by_chunks, partial(called, adapted), size=_CHUNK)
+        if self.classes is None:
+            return function
+        ways = len(self.classes)
+        return lambda inputs: function(inputs)[:, :ways] / self.learner.temperature
+
+    def _check_weights(self, model: str) -> None:
+        if self.sample_weight is not None and model not in models.WEIGHTED:
+            raise ValueError(
+                f"{WORDS[model]} cannot use sample weights: leave them out, or predict with the "
+                f"model {' or '.join(models.WEIGHTED)}"
+            )
+
+    def _support(self) -> Examples:
+        y = self.y.astype(np.float32 if self.classes is None else np.int32)
+        return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
+
+
+def _check_range(learner: FewShotLearner, inputs: np.ndarray, targets: np.ndarray) -> None:
+    """Raise `ValueError` for targets that are larger than any of the training, and warn of inputs
+    outside of its range: descent from learned weights cannot reach them."""
+    if learner.experiment is None:
+        return
+    tasks, said = learner.experiment.tasks, learner.experiment.recipe
+    reach, (low, high) = getattr(tasks, "reach", None), getattr(tasks, "span", (-np.inf, np.inf))
+    largest = float(np.abs(targets).max())
+    if reach is not None and largest > reach:
+        raise ValueError(
+            f"expected targets of at most {reach:.3g} in size, as {said} was trained on, "
+            f"got {largest:.6g}: divide them by a number, or use the learner tables-regression"
+        )
+    if not low <= np.min(inputs) <= np.max(inputs) <= high:
+        warnings.warn(
+            f"{said} was trained on inputs from {low:g} to {high:g}, got {np.min(inputs):.6g} to "
+            f"{np.max(inputs):.6g}: predictions outside are guesses",
+            stacklevel=4,
+        )
+
+
+_process: list[int] = []
+"""The process in which JAX was first used for a prediction."""
+
+
+def _check_process() -> None:
+    """Raise `RuntimeError` in a process that was forked after JAX had started: its locks are held
+    by threads that are not there, so that it would wait for ever."""
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise RuntimeError(
+            "this process was forked after arml had started JAX, which cannot work in a fork: "
+            'start processes by multiprocessing.get_context("spawn"), and load the predictor there'
+        )
+
+
+@short
+def _adapted(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct) -> Function:
+    """The prediction function. It is compiled once for all support sets of a size."""
+    adapted = learner.adapt(support, key=jax.random.key(0))
+    return eqx.filter_closure_convert(adapted.predict, like)
+
+
+@short
+def called(function: Callable[[Array], Array], x: Array) -> Array:
+    """`function(x)`, compiled."""
+    return function(x)
+
+
+@short
+def _links(learner: MetaLearner, support: Examples) -> Array | None:
+    read = learner.reading()
+    reading = None if read is None else read(support).reading
+    return None if reading is None else reading.links
+
+
+@short
+def _embedded(learner: MetaLearner, support: Examples, x: Array) -> Array:
+    embed = learner.embedding()
+    assert embed is not None
+    return embed(support.x)(x)
+
+
+def by_chunks(
+    function: Function, x: np.ndarray, size: int, fill: bool = True
+) -> Float[np.ndarray, "n width"]:
+    """`[n, *features] -> [n, width]` by a function of `size` inputs; fewer are filled up, so that
+    one compiled program serves all, unless `fill` is false.
+
+    **Raises** `ValueError` for outputs that are not finite."""
+    _check_process()
+    outputs = []
+    for first in range(0, max(len(x), 1), size):
+        some = floats(x[first : first + size])
+        more = size - len(some) if fill else 0
+        full = np.pad(some, [(0, more)] + [(0, 0)] * (x.ndim - 1))
+        outputs.append(np.asarray(function(full))[: len(some)])
+    predicted = np.concatenate(outputs)
+    if not np.all(np.isfinite(predicted)):
+        raise ValueError(
+            "predictions are NaN or infinite: the examples are far from those that the learner was "
+            "trained on; scale them to its range"
+        )
+    return predicted

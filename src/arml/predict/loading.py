@@ -1,13 +1,11 @@
 """Learners and predictors by their name, folder or object: the interface for practitioners.
 
     predictor = arml.adapt("runs/mine", pictures, ["oak", "oak", "elm", "elm"])
-    predictor.predict(more)            # ["elm", ...]
-    predictor.predict_proba(more)      # one row a picture, columns as predictor.classes
+    predictor.predict(more), predictor.predict_proba(more)
     print(predictor.reliability())     # how far to trust it
     predictor.save("trees"); arml.load_predictor("trees")
 
-A kind of learner is found by its folder or file, and imported then: photographs need no JAX, which
-takes a second to load.
+Photographs need no JAX, which takes a second to load.
 """
 
 import os
@@ -28,13 +26,13 @@ from arml.predict.files import (
     unpacked,
     zipped,
 )
-from arml.predict.kinds import named_kind, untrained
+from arml.predict.kinds import untrained
 from arml.predict.scikit import NAMED, predicts
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG
 
 
-def load(learner: object, model: object = None, **options: object) -> TaskLearner:
+def load(learner: Any, model: Any = None, *, x: object = None, **options: object) -> TaskLearner:
     """A learner, ready for tasks of one's own.
 
         learner = arml.load("regression2d")
@@ -45,38 +43,38 @@ def load(learner: object, model: object = None, **options: object) -> TaskLearne
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
-      An estimator of scikit-learn learns tables: see `arml.predict.scikit`.
+      An estimator of scikit-learn learns tables, or what `x` are: see `arml.predict.scikit`.
       "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
       nothing: see `arml.predict.encoded`.
     - `model`: the frozen model of a learner on features, if it is not the one that ships; or what
       learns from the vectors or the columns: an estimator, or one of `arml.predict.scikit.NAMED`.
+    - `x`: inputs that it will learn.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
     **Raises** `RunError` if there is none, `ValueError` for another object or model.
     """
+    estimator = None
     if (kind := predicts(learner)) is not None:
-        name = "tables" if kind == "classification" else "tables-regression"
-        return _opened(SHIPPED / name, model).with_estimator(learner)
-    named = isinstance(model, str | os.PathLike) and not Path(model).exists()
-    if (named and (name := str(model)) in NAMED) or predicts(model) is not None:
-        return _opened(learner, None, **options).with_estimator(name if named else model)
-    return _opened(learner, model, **options)
-
-
-def _opened(learner: object, model: Any, **options: object) -> TaskLearner:
+        table = SHIPPED / ("tables" if kind == "classification" else "tables-regression")
+        holding = (name for name, one in untrained().items() if one.holds(x))
+        learner, estimator = next(holding, table), learner
+    elif predicts(model) is not None or (str(model) in NAMED and not Path(str(model)).exists()):
+        model, estimator = None, str(model) if isinstance(model, os.PathLike) else model
+    found = None
     if isinstance(learner, str | os.PathLike):
         learner, _ = locate(Path(learner))
         file, kinds = learner if learner.is_file() else None, untrained()
         own = (one for one in kinds.values() if file is not None and one.opens(file))
-        if (kind := kinds.get(str(learner)) or next(own, None)) is not None:
-            return kind.learner(model or file, **options) or EncodedLearner(kind)
-    if options:
+        if (named := kinds.get(str(learner)) or next(own, None)) is not None:
+            found = named.learner(model or file, **options) or EncodedLearner(named)
+    if found is None and options:
         raise ValueError(f"{next(iter(options))} is for ONNX models: leave it out")
-    if not isinstance(learner, TaskLearner):
+    if found is None and not isinstance(learner, TaskLearner):
         from arml.predict.learner import FewShotLearner
 
         learner = FewShotLearner.of(learner)
-    return learner.with_model(model)
+    found = found or learner.with_model(model)
+    return found if estimator is None else found.with_estimator(estimator)
 
 
 def adapt(
@@ -108,7 +106,7 @@ def adapt(
             for remark in source.remarks:
                 LOG.warning(remark)
             return adapt(learner, source.pictures, source.labels, sample_weight, **options)
-    return load(learner).adapt(x, y, sample_weight, **options)
+    return load(learner, x=x).adapt(x, y, sample_weight, **options)
 
 
 def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predictor:
@@ -133,7 +131,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
         if name not in INPUTS and "version" in (made := dict(config["extractor"])):
             source = Source(made["name"], made["version"])
             raise RunError(f"{folder}: its inputs are {name} of {source.name}: {source.remedy}")
-        return load_encoded(folder, named_kind(name), model)
+        return load_encoded(folder, name, model)
     from arml.predict.learner import read_predictor
 
     return read_predictor(folder, model)

@@ -1,18 +1,16 @@
 """Models that learn a task from its examples alone, and their weighted mean with the learner.
 
-They have seen no other task, and are scikit-learn's: logistic regression on the inputs or on the
-edges of pictures; a Gaussian process for functions; for larger tables logistic or ridge regression,
-a random forest and gradient boosting. Where a task is unlike those of a learner's meta-training,
-one of them may predict better.
+They are scikit-learn's: logistic regression on the inputs or on the edges of pictures; a Gaussian
+process for functions; for larger tables logistic or ridge regression, a random forest and gradient
+boosting. Where a task is unlike those of the meta-training, one of them may predict better.
 
-The weights of the mean come from examples that were left out: the weights w (stacking [1]) maximise
+The weights w of the mean come from examples that were left out: they maximise (stacking [1])
 
     sum_i log sum_k w_k p_ik  +  PRIOR sum_k b_k log w_k
 
 with p_ik the probability that model k gives to the label of example i. The second term is the log
 of a Dirichlet density: b is one half for the first model, the learner, and the others divide the
-rest. So the weights are b if no example can be left out. The sum is concave, and EM climbs it. A
-check that leaves examples out chooses the weights anew from those that stay.
+rest. The sum is concave, and EM climbs it. A check chooses the weights anew in each fold.
 
 [1] Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions,
     Bayesian Analysis 2018, Eq. (4), with the logarithmic score. Difference: the prior.
@@ -23,7 +21,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -32,8 +29,8 @@ from arml.core.episodes import Problem
 from arml.nn.edges import histograms
 from arml.predict.base import LEARNER, softmax
 from arml.predict.folds import Places
-from arml.predict.inputs import floats
-from arml.predict.scikit import LACKING, learned_by
+from arml.predict.inputs import Numeric, floats
+from arml.predict.scikit import estimator_of, learned_by, logistic
 from arml.results.machine import one_blas_thread
 
 PROCESS, ENSEMBLE = "process", "ensemble"
@@ -41,8 +38,6 @@ WEIGHTED = ("logistic", "edges")
 """The models that can use sample weights."""
 FOREST, BOOSTING = "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
-_PENALTY = 0.001
-"""Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 PRIOR = 4.0
 """How many examples the prior of the weights counts as much as."""
 ROUNDS = 200
@@ -58,7 +53,7 @@ _DROPPED = 0.02
 
 Outputs = Float[np.ndarray, "n outputs"]
 """Log-odds of classes; numbers `[n, targets]`, of tables the centre and the scale of each."""
-Function = Callable[[Any], Any]
+Function = Callable[[Numeric], Numeric]
 """From inputs `[n, *features]` to their `Outputs`."""
 
 
@@ -138,8 +133,11 @@ class Choice:
 
 
 def mean_of(
-    each: Mapping[str, Any], weights: Mapping[str, float], classes: bool, xp: Any = np
-) -> Any:
+    each: Mapping[str, Numeric],
+    weights: Mapping[str, float],
+    classes: bool,
+    xp: ModuleType = np,
+) -> Numeric:
     """The outputs of the weighted mean of models: of numbers, or of probabilities, whose logs they
     are. With `jax.numpy` as `xp` it can be traced."""
     if len(weights) == 1:
@@ -182,31 +180,23 @@ def fitted(
     turned to their principal axes, of which there are no more than examples and which change no
     fit."""
 
-    from sklearn.linear_model import LogisticRegression  # here, because it is slow to load
-
-    def read(x: Any, xp: ModuleType) -> Any:
+    def read(x: Numeric, xp: ModuleType) -> Numeric:
         exact = np.asarray(floats(x), np.float64) if xp is np else x
         if model == "edges":
             return histograms(exact, xp)
         return exact.reshape(x.shape[0], math.prod(x.shape[1:]))
 
     rows, weight = read(x, np), np.ones(len(x)) if sample_weight is None else sample_weight
-    weights, offsets, kinds = np.zeros((ways, rows.shape[1])), np.full(ways, LACKING), np.unique(y)
-    offsets[kinds] = 0
-    if len(kinds) > 1:
-        with one_blas_thread():
-            middle = np.average(rows, axis=0, weights=weight)
-            squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
-            scale = np.sqrt(squared) + 1e-12
-            left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
-            logistic = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
-            logistic.fit(left * sizes, y, weight)
-        coefficients, offset = logistic.coef_ @ axes / scale, logistic.intercept_
-        if len(kinds) == 2:  # of two classes it states the log-odds of the second
-            coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))
-        weights[kinds], offsets[kinds] = coefficients, offset - coefficients @ middle
+    with one_blas_thread():
+        middle = np.average(rows, axis=0, weights=weight)
+        squared = np.average(np.sum(np.square(rows - middle), axis=1), weights=weight)
+        scale = np.sqrt(squared) + 1e-12
+        left, sizes, axes = np.linalg.svd((rows - middle) / scale, full_matrices=False)
+        weights, offsets = logistic(left * sizes, y, ways, weight)
+        weights = weights @ axes / scale
+        offsets -= weights @ middle
 
-    def predict(inputs: Any) -> Any:
+    def predict(inputs: Numeric) -> Numeric:
         found = read(inputs, xp)
         return found @ weights.T.astype(found.dtype) + offsets.astype(found.dtype)
 
@@ -235,7 +225,7 @@ def process(
     alpha = height * found.alpha_ * (float(y.std()) or 1.0)
     squares, offset = np.sum(known**2, axis=1), float(y.mean())
 
-    def predict(inputs: Any) -> Any:
+    def predict(inputs: Numeric) -> Numeric:
         z = (xp.asarray(inputs) - middle.astype(inputs.dtype)) / unit.astype(inputs.dtype)
         own = xp.sum(z * z, axis=1, keepdims=True)
         away = own + squares.astype(z.dtype) - 2 * z @ known.T.astype(z.dtype)
@@ -245,12 +235,10 @@ def process(
 
 
 def by_scikit(
-    model: Any, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
+    model: object, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
 ) -> Function:
     """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
     those that take it. The scale of a number is that of all targets."""
-    from sklearn import ensemble
-    from sklearn.linear_model import Ridge
     from sklearn.preprocessing import StandardScaler
 
     linear = model in LINEAR.values()
@@ -266,10 +254,7 @@ def by_scikit(
         if linear and classes is not None:
             logistic = fitted("logistic", columns(x), y.astype(int), len(classes))
             return lambda new: logistic(columns(new))
-        name = {FOREST: "RandomForest", BOOSTING: "HistGradientBoosting"}.get(model)
-        kind = "Regressor" if classes is None else "Classifier"
-        made: Any = Ridge() if linear else model
-        if name is not None:
-            made = getattr(ensemble, name + kind)(random_state=0)
+        kind = "regression" if classes is None else "classification"
+        made = estimator_of(model.replace(" ", "-"), kind) if isinstance(model, str) else model
         learned = learned_by(made, 0 if classes is None else len(classes), columns(x), y)
     return lambda new: learned(columns(new))

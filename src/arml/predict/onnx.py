@@ -2,14 +2,12 @@
 
 The file of a predictor of pictures reads bytes `pictures [n, h, w, 3]` of any size and gives
 `probabilities [n, classes]`, columns in the order of the metadata's `classes`. Tables are read as
-floats `inputs [n, columns]`; regression gives `predictions [n, targets]`. Weights, the statistics
-of the support set, the resizing and the temperature are inside; a learner on the features of a
-frozen model has that model inside, too.
+floats `inputs [n, columns]`; regression gives `predictions [n, targets]`. Everything is inside, a
+frozen model, too.
 
 A traced JAX function becomes ONNX operators one primitive at a time; what depends on constants
-alone is computed here. Sizes that are known only when the file runs (the number of queries, the
-height and width of pictures) are prime numbers in the trace. An array that was broadcast keeps its
-small shape as long as only operators read it that broadcast on their own.
+alone is computed here. Sizes that are known only when the file runs are prime numbers in the trace.
+An array that was broadcast keeps its small shape as long as only operators read it that broadcast.
 """
 
 import json

@@ -1,19 +1,13 @@
 """How far can a predictor be trusted? Answered from its own labelled examples.
 
-A check takes a function that learns from some of the examples and predicts the others. The function
-refits everything that reads labels (the choice of columns, encodings, scales, temperature, weights
-of models) from the examples that it may see, so no estimate has seen its own answers.
-
-- Classes are left out in balanced folds, repeatedly if the examples are few. Copies and the
-  examples of a group are left out together: see `arml.predict.folds`.
-- A class without a second example that differs cannot be checked: without the first it is unknown.
-- The interval of an accuracy is Wilson's. Examples that were left out several times, or together,
-  count once. Its variance is `OVERLAP` times that of independent tests: see there.
-- Mistakes are ranked by the probability of the given label [1].
-- Intervals of numbers are a prediction plus or minus a quantile of the residuals of examples that
-  were left out (the jackknife of [2], with folds).
-
-The check learns from a fold less than the predictor does, so it is slightly pessimistic.
+A check takes a function that learns from some of the examples and predicts the others. It refits
+everything that reads labels from the examples that it may see, so no estimate has seen its own
+answers. Folds are balanced, and repeated if the examples are few; copies and the examples of a
+group are left out together, and count once (`arml.predict.folds`). A class without a second example
+that differs cannot be checked. The interval of an accuracy is Wilson's, with `OVERLAP`. Mistakes
+are ranked by the probability of the given label [1]. Intervals of numbers are a prediction plus or
+minus a quantile of the residuals of examples that were left out (the jackknife of [2], with folds).
+The check learns from less than the predictor does, so it is slightly pessimistic.
 
 [1] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
     JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
@@ -80,9 +74,14 @@ class Evaluation:
     """The variance of the accuracy, as a multiple of that of `independent` tests."""
 
     @property
+    def guesses(self) -> Int[np.ndarray, " n"]:
+        """The place among `classes` of each example's prediction."""
+        return self.probabilities.argmax(axis=1)
+
+    @property
     def right(self) -> np.ndarray:
         """Whether each example was predicted as it is labelled `[n]`."""
-        return self.probabilities.argmax(axis=1) == self.labels
+        return self.guesses == self.labels
 
     @property
     def accuracy(self) -> float:
@@ -126,14 +125,13 @@ class Evaluation:
     @property
     def confusion(self) -> Int[np.ndarray, "classes classes"]:
         """How many examples of each class (row) were predicted as each class (column)."""
-        found = np.zeros((len(self.classes), len(self.classes)), int)
-        np.add.at(found, (self.labels, self.probabilities.argmax(axis=1)), 1)
-        return found
+        n = len(self.classes)
+        return np.bincount(self.labels * n + self.guesses, minlength=n * n).reshape(n, n)
 
     @property
     def mistakes(self) -> Int[np.ndarray, " wrong"]:
         """The places of the wrong predictions, the least likely label first [1]."""
-        wrong = np.flatnonzero(self.probabilities.argmax(axis=1) != self.labels)
+        wrong = np.flatnonzero(self.guesses != self.labels)
         own = self.probabilities[wrong, self.labels[wrong]]
         return wrong[np.argsort(own, kind="stable")]
 
@@ -161,11 +159,9 @@ class Evaluation:
     def warning(self) -> str:
         """Whether always answering the `largest` class is as good, in words; empty if it is not."""
         (label, share), ways = self.largest, len(self.by_class)
-        if ways < 2 or share < self.accuracy:
-            return ""
-        if self.balanced <= 1.2 / ways:
+        if ways > 1 and share >= self.accuracy and self.balanced <= 1.2 / ways:
             return f"no better than always answering {label}: do not trust it"
-        if share == self.accuracy:
+        if ways < 2 or share <= self.accuracy:
             return ""
         return (
             f"worse than always answering {label}: do not trust it where {label} is so frequent "
@@ -174,9 +170,8 @@ class Evaluation:
 
     def mistake(self, place: Any) -> str:
         """The label of an example, and the one that is predicted, in words."""
-        chances = self.probabilities[place]
-        own, guess = self.classes[[self.labels[place], chances.argmax()]]
-        return f"labelled {own}, predicted as {guess} ({chances.max():.0%})"
+        own, guess = self.classes[[self.labels[place], self.guesses[place]]]
+        return f"labelled {own}, predicted as {guess} ({self.probabilities[place].max():.0%})"
 
     @property
     def _counted(self) -> str:
@@ -262,9 +257,9 @@ class Reliability(Evaluation):
 
     @property
     def _counted(self) -> str:
-        n, few = len(self.labels), self.independent
-        counted = f"mean of {self.repeats} repeats over {n} examples"
-        counted = counted if self.repeats > 1 else super()._counted
+        n, few, counted = len(self.labels), self.independent, super()._counted
+        if self.repeats > 1:
+            counted = f"mean of {self.repeats} repeats over {n} examples"
         more = f" in {few} groups" if self.grouped else f", {few} of them distinct"
         return counted + more * (few < n)
 
@@ -272,8 +267,8 @@ class Reliability(Evaluation):
         if not len(self.labels):
             return (
                 "the predictor and its probabilities cannot be checked, because no class has two "
-                + ("groups" if self.grouped else "examples that differ")
-                + ": give two or more of a class"
+                f"{'groups' if self.grouped else 'examples that differ'}: give two or more of a "
+                "class"
             )
         said = f"cross-validated {super().__str__()}"
         if not self.others:
@@ -326,8 +321,7 @@ class NumberReliability:
         first: mistyped, or unlike the others."""
         if not len(self.targets):
             return np.zeros(0, int)
-        usual = np.where(self.median > 0, self.median, np.inf)
-        ratio = (self.residuals / usual).max(axis=1)
+        ratio = (self.residuals / np.where(self.median > 0, self.median, np.inf)).max(axis=1)
         order = np.argsort(-ratio, kind="stable")
         return order[ratio[order] > _FAR]
 
@@ -390,8 +384,8 @@ def classification_reliability(
     classes: np.ndarray,
     same: Numbers | None = None,
     groups: Numbers | None = None,
-    *,
     model: str | None = None,
+    *,
     repeats: int | None = None,
     most: int = FOLDS,
 ) -> Reliability:
@@ -414,8 +408,7 @@ def classification_reliability(
         each = refit(train, test).items()
         return {name: np.c_[found, found.argmax(axis=1) == y[test]] for name, found in each}
 
-    parts = folds(y, same, groups, repeats=repeats, most=most)
-    checked, found = left_out(marked, parts, len(y))
+    checked, found = left_out(marked, folds(y, same, groups, repeats=repeats, most=most), len(y))
     model = model or next(iter(found), "model")
     mean = found.get(model, np.zeros((0, len(classes) + 1)))
     return Reliability(
@@ -438,8 +431,8 @@ def regression_reliability(
     y: Float[np.ndarray, "n *targets"],
     same: Numbers | None = None,
     groups: Numbers | None = None,
-    *,
     model: str | None = None,
+    *,
     most: int = FOLDS,
 ) -> NumberReliability:
     """As `classification_reliability`, for targets `y`."""
@@ -490,25 +483,25 @@ def _copies(same: Numbers | None, y: np.ndarray) -> tuple[Copies, Copies]:
     """The places of equal inputs with one label or target, and of those with several."""
     if same is None:
         return (), ()
-    equal, alone = (
-        {
-            tuple(np.flatnonzero(groups == group).tolist())
-            for group in np.flatnonzero(np.bincount(groups) > 1)
-        }
-        for groups in (same, units_of(y, same))
-    )
+
+    def several(numbers: Numbers) -> set[tuple[int, ...]]:
+        found = np.flatnonzero(np.bincount(numbers) > 1)
+        return {tuple(np.flatnonzero(numbers == one).tolist()) for one in found}
+
+    equal, alone = several(same), several(units_of(y, same))
     return tuple(sorted(alone)), tuple(sorted(equal - alone))
 
 
 def _equal(copies: Copies, conflicts: Copies, names: Sequence[str], what: str) -> list[str]:
-    lines = []
-    for groups, note in (
-        (copies, "equal or nearly equal examples, which were left out together"),
-        (conflicts, f"equal examples with different {what}"),
-    ):
-        if groups:
-            lines.append(f"{note}: {_some([' = '.join(names[i] for i in g[:3]) for g in groups])}")
-    return lines
+    every = {
+        "equal or nearly equal examples, which were left out together": copies,
+        f"equal examples with different {what}": conflicts,
+    }
+    return [
+        f"{note}: {_some([' = '.join(names[i] for i in group[:3]) for group in groups])}"
+        for note, groups in every.items()
+        if groups
+    ]
 
 
 def _first(texts: Sequence[str], rest: str) -> list[str]:

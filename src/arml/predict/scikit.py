@@ -21,6 +21,8 @@ from arml.results.files import Json, RunError
 
 LACKING = -50.0
 """The log-odds of a class without examples."""
+_PENALTY = 0.001
+"""Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 NAMED = {
     "logistic-regression": "sklearn.linear_model:LogisticRegression",
     "ridge-regression": "sklearn.linear_model:Ridge",
@@ -77,6 +79,15 @@ def estimator_of(model: Any, kind: str) -> Any:
     return model
 
 
+def check_weights(estimator: object) -> None:
+    """Raise `ValueError` for an estimator that cannot use sample weights."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if not has_fit_parameter(estimator, "sample_weight"):
+        name = type(estimator).__name__
+        raise ValueError(f"{name} cannot use sample weights: leave them out")
+
+
 def learned_by(
     estimator: Any,
     classes: int,
@@ -115,14 +126,33 @@ def learned_by(
     return outputs
 
 
-def facts_of(estimator: Any) -> Json:
-    """The class and the parameters of an estimator. **Raises** `ValueError` unless it is
-    scikit-learn's own, and these are texts and numbers."""
+def logistic(
+    x: Float[np.ndarray, "n d"], y: np.ndarray, ways: int, weight: Float[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, "ways d"], Float[np.ndarray, " ways"]]:
+    """The coefficients and the offsets of logistic regression on inputs of mean square 1, from the
+    places `y` of their classes."""
+    from sklearn.linear_model import LogisticRegression  # here, because it is slow to load
+
+    weights, offsets, kinds = np.zeros((ways, x.shape[1])), np.full(ways, LACKING), np.unique(y)
+    offsets[kinds] = 0
+    if len(kinds) > 1 and x.shape[1]:
+        model = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
+        found = model.fit(x, y, weight)
+        each: tuple[np.ndarray, ...] = (found.coef_, found.intercept_)
+        if len(kinds) == 2:  # of two classes it states the log-odds of the second
+            each = tuple(np.stack([-a[0], a[0]]) / 2 for a in each)
+        weights[kinds], offsets[kinds] = each
+    return weights, offsets
+
+
+def facts_of(estimator: Any, what: str = "predictor") -> Json:
+    """The class and the parameters of the estimator of a predictor or a learner. **Raises**
+    `ValueError` unless it is scikit-learn's own, and these are texts and numbers."""
     kind = type(estimator)
     given = estimator.get_params(deep=False) if kind.__module__.startswith("sklearn.") else {"": ()}
     if not all(isinstance(value, str | int | float | None) for value in given.values()):
         raise ValueError(
-            f"a predictor by {kind.__name__} cannot be saved without pickle: only estimators of "
+            f"a {what} by {kind.__name__} cannot be saved without pickle: only estimators of "
             "scikit-learn itself with plain parameters can; keep the examples, and adapt again"
         )
     return {"class": f"{kind.__module__}:{kind.__name__}", "given": given}

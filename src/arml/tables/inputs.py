@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.inputs import checked_array
+from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, check_different, is_table
-from arml.predict.reading import Bad, OnItem
 
 if TYPE_CHECKING:
     from arml.tables.predictor import ParsedRows, TablePredictor

@@ -48,6 +48,7 @@ from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
 from arml.predict.folds import FOLDS, Places, equal_rows
 from arml.predict.inputs import (
+    Bad,
     alike,
     checked_groups,
     checked_labels,
@@ -55,12 +56,10 @@ from arml.predict.inputs import (
     missing,
     weighted,
 )
+from arml.predict.learner import FewShotLearner, LearnedTask, by_chunks, called, write_learner
 from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
-from arml.predict.predictor import by_chunks, called
-from arml.predict.reading import Bad
 from arml.predict.reliability import FEW, WORDS, conformal_rank
 from arml.predict.scikit import facts_of, remade
-from arml.predict.trained import LearnedTask, TrainedLearner, write_learner
 from arml.tables.columns import (
     UNINFORMATIVE,
     ColumnEncoder,
@@ -135,12 +134,12 @@ class TablePredictor(Predictor):
     """
 
     flat = True
-    learner: TrainedLearner
+    learner: FewShotLearner
     schema: Schema
 
     def __init__(
         self,
-        learner: TrainedLearner,
+        learner: FewShotLearner,
         schema: Schema,
         values: Values,
         y: Float[np.ndarray, " n"] | Int[np.ndarray, " n"],
@@ -155,7 +154,7 @@ class TablePredictor(Predictor):
     @classmethod
     def learned(
         cls,
-        learner: TrainedLearner,
+        learner: FewShotLearner,
         x: object,
         y: object,
         sample_weight: object = None,
@@ -186,7 +185,7 @@ class TablePredictor(Predictor):
 
     @classmethod
     def restored(
-        cls, learner: TrainedLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
+        cls, learner: FewShotLearner, arrays: Mapping[str, np.ndarray], task: LearnedTask
     ) -> "TablePredictor":
         """A predictor from the arrays and the facts that `save` wrote."""
         if task.estimator is not None:
@@ -510,7 +509,7 @@ def widening(
 
 
 def learned(
-    learner: TrainedLearner,
+    learner: FewShotLearner,
     x: object,
     y: object,
     *,
@@ -625,7 +624,7 @@ def learned_table(
 
     **Raises** `ValueError` in one line for a table that cannot be learned.
     """
-    assert isinstance(learner, TrainedLearner)
+    assert isinstance(learner, FewShotLearner)
     regression, where = learner.problem.kind == "regression", sheet.where
     y: object
     y, known, unknown = sheet.answered(target, regression)

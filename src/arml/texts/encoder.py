@@ -15,7 +15,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32
@@ -31,34 +31,26 @@ _BESIDE = "tokenizer.json"
 _BATCH = 16
 
 
-@runtime_checkable
-class Encoder(Protocol):
-    """Makes vectors of texts; `facts` says everything on which they depend."""
-
-    facts: Json
-    dimension: int
-
-    def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
-        """The vectors of texts."""
-
-
-class Packaged:
+class Encoder:
     """The encoder of the extra `texts`. **Raises** `ValueError` if it is not installed."""
 
+    facts: Json
+    """Everything on which its vectors depend."""
     dimension = 512
 
     def __init__(self) -> None:
         # Its tables load in two seconds, with the first text.
-        self._model: Any = extra(MODULE, "texts", "vectors of texts").USE(threads=1)
+        self._model = extra(MODULE, "texts", "vectors of texts").USE(threads=1)
         self._lock = Lock()
-        self.facts: Json = {"model": PACKAGE, "version": version(PACKAGE)}
+        self.facts = {"model": PACKAGE, "version": version(PACKAGE)}
 
     def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
+        """The vectors of texts."""
         with self._lock, one_blas_thread():
             return np.asarray(self._model.encode(list(texts)), np.float32)
 
 
-class OnnxEncoder:
+class OnnxEncoder(Encoder):
     """An ONNX sentence model, and the `tokenizer.json` in its folder, or above a folder `onnx`.
 
     **Raises** `ValueError` in one line for a file that is no such model.
@@ -74,12 +66,12 @@ class OnnxEncoder:
         options.log_severity_level, options.intra_op_num_threads = 3, 1
         tokenizers = extra("tokenizers", "texts", "ONNX models of texts")
         try:
-            self._tokens: Any = tokenizers.Tokenizer.from_file(str(beside))
+            self._tokens = tokenizers.Tokenizer.from_file(str(beside))
             data, outside = read_model(path)
             options.add_external_initializers_from_files_in_memory(
                 [*outside], [*outside.values()], [len(weights) for weights in outside.values()]
             )
-            self._session: Any = onnxruntime.InferenceSession(data, options)
+            self._session = onnxruntime.InferenceSession(data, options)
         except Exception as error:  # neither package has an error of its own
             said = " ".join(str(error).split())[:200]
             raise ValueError(f"{path}: expected an ONNX model of texts, got: {said}") from error
@@ -94,10 +86,8 @@ class OnnxEncoder:
         first = stated.is_file() and read_json(stated).get("pooling_mode_cls_token", False)
         self._pool = pool or ("cls" if first else "mean")
         self.dimension = self(["text"]).shape[1]
-        digest = hashlib.sha256(data)
-        for content in (*outside.values(), beside.read_bytes()):
-            digest.update(content)
-        self.facts: Json = {
+        digest = hashlib.sha256(b"".join([data, *outside.values(), beside.read_bytes()]))
+        self.facts = {
             "model": path.name,
             "sha256": digest.hexdigest(),
             "pool": self._pool,
@@ -110,15 +100,18 @@ class OnnxEncoder:
 
     def _some(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
         read = self._tokens.encode_batch(list(texts))
-        mask = np.array([one.attention_mask for one in read], np.int64)
+        fields = {
+            "input_ids": "ids",
+            "attention_mask": "attention_mask",
+            "token_type_ids": "type_ids",
+        }
         every = {
-            "input_ids": np.array([one.ids for one in read], np.int64),
-            "attention_mask": mask,
-            "token_type_ids": np.array([one.type_ids for one in read], np.int64),
+            k: np.array([getattr(one, v) for one in read], np.int64) for k, v in fields.items()
         }
         (y,) = self._session.run([self._output], {name: every[name] for name in self._inputs})
         if y.ndim == 3:
-            mean = (y * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
+            mask = every["attention_mask"][..., None]
+            mean = (y * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)
             y = y[:, 0] if self._pool == "cls" else mean
         if y.ndim != 2 or not np.all(np.isfinite(y)):
             raise ValueError(f"expected finite vectors [n, d] of texts, got {list(y.shape)}")
@@ -135,4 +128,4 @@ def encoder_of(model: Path | str | None, **options: Any) -> Encoder | None:
     """The encoder in a file, or that of the extra `texts`; None if that is not installed."""
     if model is not None:
         return OnnxEncoder(model, **options)
-    return Packaged() if find_spec(MODULE) else None
+    return Encoder() if find_spec(MODULE) else None

@@ -8,10 +8,9 @@ the document frequencies of the examples,
     p(k|z)    = softmax of  (z . w_k + b_k) / T + log(prior of k / share of k among the examples)
     novelty   = (1 - max_k cos(z, m_k)) / a bound
 
-with m_k the mean z of class k. The penalty of the logistic regression is the one of
-`arml.predict.models`, and T maximises the likelihood of examples that were left out, with a prior
-around `TEMPERATURE`. The bound is the novelty below which 95% of these are. All of it, the document
-frequencies too, comes from the examples that are kept, so each fold learns it anew.
+with m_k the mean z of class k. The penalty is that of `arml.predict.scikit.logistic`, and
+`arml.predict.head.fit_head` finds T and the bound. All of it, the document frequencies too, comes
+from the examples that are kept, so each fold learns it anew.
 
 `WORDS`, `TEMPERATURE` and the measure of novelty suited three sets of texts (SMS spam, film
 reviews, questions); `benchmarks/results/texts.json` reports them on others.
@@ -23,14 +22,12 @@ reviews, questions); `benchmarks/results/texts.json` reports them on others.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.sparse import csr_array, hstack
-from sklearn.linear_model import LogisticRegression
 
-from arml.predict.folds import Numbers, folds
-from arml.predict.head import APART, LEVEL, log_shares, temperature_of
-from arml.predict.inputs import EXAMPLES, Prior
-from arml.results.machine import one_blas_thread
+from arml.predict.head import Rule
+from arml.predict.inputs import EXAMPLES
+from arml.predict.scikit import logistic
 
 HASHED = 2**16
 """Hashes of words, and of n-grams of characters."""
@@ -42,11 +39,6 @@ WORDS = 0.4
 """The length of the words beside an encoder's vector of length 1."""
 TEMPERATURE = 0.8
 """The temperature around which that of left-out examples is expected."""
-TEMPERATURES = TEMPERATURE * np.geomspace(0.06, 10, 80)
-FOLDS = 5
-"""By which the temperature and the bound are chosen."""
-_PENALTY = 0.001
-"""Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
 
 
 class TextHead(NamedTuple):
@@ -100,64 +92,52 @@ def lengths(z: csr_array) -> Float[np.ndarray, " n"]:
     return np.sqrt(np.asarray(z.multiply(z).sum(axis=1)))
 
 
-def fit_text_head(
-    x: Float[np.ndarray, "n d"],
-    y: Int[np.ndarray, " n"],
-    ways: int,
-    sample_weight: Float[np.ndarray, " n"] | None = None,
-    same: Numbers | None = None,
-    groups: Numbers | None = None,
-    left_out: bool = True,
-    prior: Prior = EXAMPLES,
-) -> TextHead:
-    """The classifier of labelled vectors; for the arguments see `arml.predict.head.fit_head`."""
-    weight = np.ones(len(y)) if sample_weight is None else sample_weight
-    with one_blas_thread():
-        counts = weight @ np.eye(ways)[y]
-        moved = log_shares(prior, counts) - log_shares(EXAMPLES, counts)
-        head = _fitted(x, y, ways, weight)._replace(prior=moved)
-        if not left_out:
-            return head._replace(temperature=TEMPERATURE)
-        parts = [
-            (*_fitted(x[train], y[train], ways, weight[train]).answers(x[test]), test)
-            for train, test in folds(y, same, groups, most=FOLDS)
-        ]
-    if not parts:
-        z = features(x, head.rarity)
-        size = np.maximum(lengths(z), 1e-9)
-        bound = APART * np.median((1 - (z @ z.T).toarray() / size / size[:, None])[y[:, None] != y])
-        return head._replace(temperature=TEMPERATURE * (1 + 1 / ways), bound=max(bound, 1e-6))
-    logits, novelty, places = map(np.concatenate, zip(*parts, strict=True))
-    temperature = temperature_of(logits, y[places], weight[places], TEMPERATURE, TEMPERATURES)
-    bound = float(np.quantile(novelty, LEVEL, method="higher"))
-    return head._replace(temperature=temperature, bound=max(bound, 1e-6))
+class Axes(NamedTuple):
+    """The principal axes of some examples: no more than these, and they change no linear fit."""
+
+    rarity: Float[np.ndarray, " hashes"]
+    z: csr_array
+    """Of the examples."""
+    turn: Float[np.ndarray, "n k"]
+    middle: Float[np.ndarray, " k"]
+
+    def places(self, vectors: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
+        """The places of texts on the axes; those of the examples have the mean square 1."""
+        products = features(vectors, self.rarity) @ self.z.T
+        return products.toarray() @ self.turn - self.middle
 
 
-def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> TextHead:
-    counts = counts_of(x)
+def axes_of(x: Float[np.ndarray, "n d"], weight: Float[np.ndarray, " n"]) -> Axes:
+    """The axes of texts, by the document frequencies among them."""
+    counts, share = counts_of(x), weight / weight.sum()
     often = weight @ counts.astype(bool).astype(np.float64)
     rarity = np.where(often > 0, np.log((1 + weight.sum()) / (1 + often)) + 1, 0)
-    z, member = features(x, rarity), weight[:, None] * np.eye(ways)[y]
-    means = (z.T @ (member / np.maximum(member.sum(axis=0), 1e-9))).T
-    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
-    # In the axes of the centred examples, of which there are fewer than numbers: it changes no fit.
-    share = weight / weight.sum()
+    z = features(x, rarity)
     products = (z @ z.T).toarray()
     across = products @ share
     centred = products - across[:, None] - across + share @ across
     sizes, axes = np.linalg.eigh(centred)
     kept = sizes > 1e-9 * max(sizes.max(), 1e-12)
     scale = np.sqrt(share @ np.maximum(np.diag(centred), 0)) + 1e-12
-    weights, offsets, kinds = np.zeros((z.shape[1], ways)), np.full(ways, -50.0), np.unique(y)
-    offsets[kinds] = 0
-    if len(kinds) > 1 and kept.any():
-        logistic = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
-        logistic.fit(axes[:, kept] * np.sqrt(sizes[kept]) / scale, y, weight)
-        coefficients, offset = logistic.coef_, logistic.intercept_
-        if len(kinds) == 2:  # of two classes it states the log-odds of the second
-            coefficients, offset = (np.stack([-a[0], a[0]]) / 2 for a in (coefficients, offset))
-        each = axes[:, kept] / np.sqrt(sizes[kept]) @ coefficients.T / scale
-        each -= share[:, None] * each.sum(axis=0)
-        weights[:, kinds], offsets[kinds] = z.T @ each, offset - across @ each
-    narrow = np.float32
-    return TextHead(rarity, weights.astype(narrow), offsets.astype(narrow), means.astype(narrow))
+    turn = axes[:, kept] / np.sqrt(sizes[kept]) / scale
+    turn -= share[:, None] * turn.sum(axis=0)
+    return Axes(rarity, z, turn, across @ turn)
+
+
+def _fitted(x: np.ndarray, y: np.ndarray, ways: int, weight: np.ndarray) -> TextHead:
+    axes, member = axes_of(x, weight), weight[:, None] * np.eye(ways)[y]
+    means = (axes.z.T @ (member / np.maximum(member.sum(axis=0), 1e-9))).T
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    each, offsets = logistic(axes.places(x), y, ways, weight)
+    weights = axes.z.T @ (axes.turn @ each.T)
+    parts = axes.rarity, weights, offsets - each @ axes.middle, means
+    return TextHead(parts[0], *(part.astype(np.float32) for part in parts[1:]))
+
+
+def _apart(x: np.ndarray, y: np.ndarray, head: TextHead) -> np.ndarray:
+    z = features(x, head.rarity)
+    size = np.maximum(lengths(z), 1e-9)
+    return (1 - (z @ z.T).toarray() / size / size[:, None])[y[:, None] != y]
+
+
+RULE = Rule(_fitted, _apart, EXAMPLES, TEMPERATURE, TEMPERATURE * np.geomspace(0.06, 10, 80), 5)

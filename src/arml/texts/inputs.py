@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from email import message_from_bytes
 from email.policy import default
 from functools import partial
@@ -12,20 +13,26 @@ from typing import Any
 import numpy as np
 
 from arml.datasets.archives import Member
-from arml.predict.base import Predictor
-from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown
-from arml.predict.reading import Bad
+from arml.predict.base import Predictor, TaskLearner
+from arml.predict.inputs import Bad
+from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
 from arml.results.files import Json
 from arml.tables.inputs import sheet_at
 from arml.tables.kinds import normal, text_of
 from arml.tables.sheet import Sheet, decoded
 from arml.texts.encoder import encoder_of, tokenizer_of
-from arml.texts.learner import TextLearner, remade_learner
 
-TABLES = (".csv", ".tsv", ".xlsx")
 PARTS = 40
 """Parts of a text at most, of which `--matter` finds the one that matters most."""
 _EXCERPT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """The option of `arml adapt texts`."""
+
+    text: str | None = None
+    """Column of a table that holds the texts of the learner texts; the longest if none is named."""
 
 
 class Texts(Inputs):
@@ -34,25 +41,29 @@ class Texts(Inputs):
     one, many = "text", "texts"
     suffixes = (".eml", ".md", ".txt")
     cells = ("text", "bytes", "path", "file")
-    asks = ("prior", "strict", "sort_into", "report", "group", "matter", "text", "sheet")
+    asks = ("prior", "strict", "sort_into", "report", "group", "matter", "sheet")
+    options = TextOptions
     tab = "tables"
-    can = frozenset({"add", "novelty", "learning_curve"})
     advice = "name a table with a column of texts, or folders of .txt, .md or .eml files"
 
     # One text.
 
-    def content(self, item: Any, place: int) -> tuple[str, Any]:
+    def content(self, item: object, place: int) -> tuple[str, str]:
         """A text; a `str` is one itself, and the file of a path holds one."""
         where, found = f"text {place + 1}", item
         if not isinstance(item, str):
             where, found = super().content(item, place)
         if isinstance(found, bytes):
-            found = _mail(found, where) if where.lower().endswith(".eml") else _text(found, where)
-        if not isinstance(found, str):
-            raise ValueError(f"{where}: expected a text, got {type(found).__name__}")
-        if not found.strip():
-            raise ValueError(f"{where}: expected a text, got an empty one")
+            mail = where.lower().endswith(".eml")
+            found = _mail(found, where) if mail else decoded(found, where, "save it as UTF-8")[0]
+        if not isinstance(found, str) or not found.strip():
+            got = "an empty one" if isinstance(found, str) else type(found).__name__
+            raise ValueError(f"{where}: expected a text, got {got}")
         return where, found
+
+    def holds(self, x: Any) -> bool:
+        several = isinstance(x, Collection) and not isinstance(x, str | Mapping) and len(x) > 0
+        return several and getattr(x, "ndim", 1) == 1 and all(isinstance(one, str) for one in x)
 
     def show(self, file: Member) -> Shown:
         try:
@@ -67,9 +78,11 @@ class Texts(Inputs):
         good = [f"{thing} came today and is lovely, thank you!" for thing in things]
         return [*late, *good], ["late"] * len(late) + ["good"] * len(good)
 
-    # Learners.
+    # Learners, whose scikit-learn is slow to load.
 
-    def learner(self, model: Path | str | None = None, **options: Any) -> TextLearner:
+    def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner:
+        from arml.texts.learner import TextLearner
+
         if odd := {*options} - {"pool"}:
             raise ValueError(f"--{sorted(odd)[0]} is for models of pictures: leave it out")
         return TextLearner(encoder_of(model, **options), model)
@@ -77,79 +90,77 @@ class Texts(Inputs):
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx" and tokenizer_of(path) is not None
 
-    def remade(self, facts: Json, model: Path | str | None) -> TextLearner:
+    def remade(self, facts: Json, model: Path | str | None) -> TaskLearner:
+        from arml.texts.learner import remade_learner
+
         return remade_learner(facts, model)
 
     # Files and tables.
 
+    def is_table(self, path: Path) -> bool:
+        """Whether the file is a table, of which one column holds the texts."""
+        return is_table(path) and path.suffix.lower() not in self.suffixes
+
     def fits(self, path: Path) -> bool:
-        return path.is_dir() or path.suffix.lower() in (*self.suffixes, *TABLES, ".zip", ".tar")
+        known = (*self.suffixes, ".zip", ".tar")
+        return path.is_dir() or is_table(path) or path.suffix.lower() in known
 
     def labelled(
-        self, learner: Any, path: Path, asked: Asked, predictor: Predictor | None = None
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
-        if path.suffix.lower() not in TABLES:
+        if not self.is_table(path):
             return super().labelled(learner, path, asked, predictor)
         target = asked.target or (predictor.target if predictor else None)
         y, known, _ = sheet_at(asked, path).answered(target, numbers=False)
-        columns = (predictor and predictor.columns) or (_column(known, asked),)
-        return self._labelled(learner, known, columns[0], y, asked)
+        return self._of_rows(learner, known, _column(known, asked, predictor), y, asked)
 
-    def _labelled(
-        self, learner: Any, sheet: Sheet, column: str, y: Sequence[str], asked: Asked
+    def _of_rows(
+        self, learner: TaskLearner, sheet: Sheet, column: str, y: Sequence[str], asked: Asked
     ) -> Labelled:
         files, bad = _rows(sheet, column), Bad()
         x = self._read(learner, files, asked, None if asked.strict else bad)
-        names = [one.where for one in files]
-        return self._kept(Path(sheet.where), names, x, y, bad, asked)
+        return self._kept(Path(sheet.where), [one.where for one in files], x, y, bad, asked)
 
-    def learn(self, learner: Any, path: Path, asked: Asked) -> tuple[Any, list[str]]:
-        if path.suffix.lower() not in TABLES:
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
+        if not self.is_table(path):
             return super().learn(learner, path, asked)
         return self.learn_rows(learner, sheet_at(asked, path), asked)
 
-    def learn_rows(self, learner: Any, sheet: Sheet, asked: Asked) -> tuple[Any, list[str]]:
-        answers, known, unknown = sheet.answered(asked.target, numbers=False)
+    def learn_rows(
+        self, learner: TaskLearner, sheet: Sheet, asked: Asked
+    ) -> tuple[Predictor, list[str]]:
+        y, known, unknown = sheet.answered(asked.target, numbers=False)
         column, groups = _column(known, asked), None
-        names, x, y = self._labelled(learner, known, column, answers, asked)
+        names, x, labels = self._of_rows(learner, known, column, y, asked)
         if asked.group is not None:
             every = _cells(known, asked.group, "--group")
             together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
             groups = [together[name] or None for name in names]
-        predictor = learner.adapt(x, y, groups=groups)
+        predictor = learner.adapt(x, labels, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
         asked.tell(f"the texts are in the column {column!r}")
         if unknown.lines:
             asked.unlabelled = self._answering(predictor, unknown, asked)
         return predictor, names
 
-    def queries(self, predictor: Any, paths: Sequence[Path], asked: Asked) -> Queries:
-        if not any(path.suffix.lower() in TABLES for path in paths):
+    def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
+        if not any(map(self.is_table, paths)):
             return super().queries(predictor, paths, asked)
         return self._answering(predictor, sheet_at(asked, *paths).without(predictor.target), asked)
 
-    def _answering(self, predictor: Any, sheet: Sheet, asked: Asked) -> Queries:
+    def _answering(self, predictor: Predictor, sheet: Sheet, asked: Asked) -> Queries:
         """The rows of a table; its other columns name the answers."""
-        (column,) = predictor.columns or (_column(sheet, asked),)
+        column = _column(sheet, asked, predictor)
         keys = sheet.without(column).cells
         return self._asking(predictor, sheet.lines, _rows(sheet, column), asked, keys)
 
-    def decisive(self, predictor: Any, queries: Queries) -> list[str]:
-        """For each text the word, or of a long text the part, without which its label is least
-        probable; and the probabilities with and without."""
-        found = []
-        for place, file in enumerate(queries.files):
-            if place in queries.bad:
-                found.append("")
-                continue
-            words = self.content(file, place)[1].split()
-            parts = [some for some in np.array_split(np.arange(len(words)), PARTS) if len(some)]
-            left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
-            vectors = predictor.learner.vectors([" ".join(words), *left])
-            own = (chances := predictor.predict_proba(vectors))[:, chances[0].argmax()]
-            said = " ".join(words[i] for i in parts[int(own[1:].argmin())])
-            found.append(f"{said} ({own[0]:.2f} to {own[1:].min():.2f})")
-        return found
+    def without_parts(self, learner: Any, file: Member) -> tuple[np.ndarray, list[str]]:
+        """A part is a word, or of a long text several."""
+        words = self.content(file, 0)[1].split()
+        parts = [some for some in np.array_split(np.arange(len(words)), PARTS) if len(some)]
+        left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
+        said = [" ".join(words[i] for i in some) for some in parts]
+        return learner.vectors([" ".join(words), *left]), said
 
 
 def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
@@ -160,9 +171,12 @@ def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
     return ["" if cell is None or cell != cell else text_of(cell) for cell in sheet.cells[name]]
 
 
-def _column(sheet: Sheet, asked: Asked) -> str:
-    """The column of texts: the named one, else the one with the longest cells."""
-    if (named := asked.columns.get("text")) is not None:
+def _column(sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> str:
+    """The column of texts: that of the predictor, the named one, or that with the longest cells."""
+    named = asked.columns.get("text")
+    if predictor is not None and predictor.columns:
+        (named,) = predictor.columns
+    if named is not None:
         _cells(sheet, named, "--text")
         return normal(named)
     others = [name for name in sheet.cells if name != asked.group]
@@ -175,10 +189,6 @@ def _rows(sheet: Sheet, column: str) -> list[Member]:
     """The cells of a column as if each were a file."""
     cells = zip(sheet.lines, _cells(sheet, column, "--text"), strict=True)
     return [Member(f"row {n}", partial(str.encode, text), f"row-{n}.txt") for n, text in cells]
-
-
-def _text(data: bytes, where: str) -> str:
-    return decoded(data, where, "save it as UTF-8")[0]
 
 
 def _mail(data: bytes, where: str) -> str:

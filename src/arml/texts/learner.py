@@ -1,8 +1,9 @@
 """Texts: a few of each class, the vectors of a frozen encoder, and the words."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
@@ -10,11 +11,12 @@ from scipy.sparse import csr_array, hstack
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
+from arml.predict.head import fit_head
 from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import HASHED, MOST, SLOTS, fit_text_head
+from arml.texts.head import HASHED, MOST, RULE, SLOTS, axes_of
 
 _COUNTED = {"n_features": HASHED, "norm": None, "alternate_sign": False}
 HASHES = (
@@ -38,7 +40,7 @@ class TextLearner(EncodedLearner):
 
     def __init__(self, encoder: Encoder | None, path: Path | str | None = None) -> None:
         super().__init__(named_kind("texts"))
-        self.encoder, self._path = encoder, path
+        self.encoder, self.path, self.predictor = encoder, path, TextPredictor
         self.families = (str(self.facts["model"]),)
 
     @property
@@ -55,13 +57,8 @@ class TextLearner(EncodedLearner):
     def notes(self) -> list[str]:
         return [f"texts: {WITHOUT if self.encoder is None else self.facts['model']}"]
 
-    @property
-    def predictor(self) -> "type[TextPredictor]":
-        return TextPredictor
-
-    def encode(self, content: Any, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
-        (found,) = self.vectors([content])
-        return np.asarray(found)
+    def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
+        return self.vectors([str(content)])[0]
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, which are not kept."""
@@ -76,9 +73,6 @@ class TextLearner(EncodedLearner):
             meaning /= np.maximum(np.linalg.norm(meaning, axis=1, keepdims=True), 1e-9)
             parts.insert(0, meaning)
         return np.concatenate(parts, axis=1)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return remade_learner, (self.facts, self._path)
 
 
 def remade_learner(facts: Json, path: Path | str | None) -> TextLearner:
@@ -103,8 +97,12 @@ class TextPredictor(EncodedPredictor):
     """A task that was learned from texts; `x` are the vectors `[n, d]` of the examples."""
 
     learner: TextLearner
-    fit_head = staticmethod(fit_text_head)
+    fit_head = staticmethod(partial(fit_head, rule=RULE))
     prior = EXAMPLES
+
+    def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+        return axes_of(self.x[kept], weight[kept]).places
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of the meaning of texts; None without an encoder."""
