@@ -22,9 +22,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 import arml
 from arml.core.episodes import Problem, Task
-from arml.datasets.folders import PARTS, ImageFamily, Progress
+from arml.datasets.folders import SPLIT_PARTS, ImageFamily, Progress
 from arml.datasets.splits import Split
-from arml.datasets.starter import SIZE, load_starter
+from arml.datasets.starter import STARTER_SIZE, load_starter
 from arml.tasks.images import Episodes, distinct, examples
 from arml.tasks.splits import EpisodeOptions, Splits
 
@@ -189,14 +189,14 @@ class ConflictOptions(EpisodeOptions):
     @property
     def size(self) -> int:
         """Pixels a side of an image."""
-        return SIZE
+        return STARTER_SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
         """The tasks of the published split; no file is written."""
         self.check()
         pictures, parts = load_starter()
         sources = {family.name: family.digest for family in pictures}
-        train, validation, test = (self._episodes(pictures, parts, part) for part in PARTS)
+        train, validation, test = (self._episodes(pictures, parts, part) for part in SPLIT_PARTS)
         # In a mirror a style would be another one.
         none = [False] * len(train.families)
         return Splits(self.varied(train, lambda: none), validation, test, sources)
@@ -246,7 +246,7 @@ class ConflictOptions(EpisodeOptions):
             families=names,
             problem=Problem(
                 "classification",
-                (SIZE, SIZE, 3),
+                (STARTER_SIZE, STARTER_SIZE, 3),
                 ways,
                 shots,
                 queries,
@@ -276,7 +276,9 @@ def dark_on_light(
 
 def register() -> None:
     """Make `starter-conflict` known."""
-    usual = Problem("classification", (SIZE, SIZE, 3), 5, shots=5, queries=15, inputs="pictures")
+    usual = Problem(
+        "classification", (STARTER_SIZE, STARTER_SIZE, 3), 5, shots=5, queries=15, inputs="pictures"
+    )
     about = "The pictures in the package under two questions each, six families."
     arml.register("tasks", "starter-conflict", ConflictOptions, usual=usual, about=about)
 

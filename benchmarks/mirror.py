@@ -9,7 +9,7 @@ own folders or zips.
 import argparse
 from pathlib import Path
 
-from arml.datasets.folders import PARTS, load_families
+from arml.datasets.folders import SPLIT_PARTS, load_families
 from arml.datasets.prepare import open_store, place
 from arml.datasets.starter import load_starter
 from arml.results.files import write_json
@@ -33,7 +33,7 @@ def main() -> None:
     rows = {}
     for group, families in groups.items():
         for family in families:
-            classes = (family.split or {PARTS[0]: family.classes})[PARTS[0]]
+            classes = (family.split or {SPLIT_PARTS[0]: family.classes})[SPLIT_PARTS[0]]
             rows[f"{group}/{family.name}"] = round(mirror_loss(family, classes), 3)
             print(f"{group}/{family.name}: {rows[f'{group}/{family.name}']:.3f}", flush=True)
     write_json(OUT, {"below": MIRROR_LOSS, "mirror_loss": rows, "made": provenance()})

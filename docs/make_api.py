@@ -1,4 +1,4 @@
-"""The API reference: a page of every public name of the package, made from the docstrings.
+"""The API reference: one page with every public name of the package, made from the docstrings.
 
 `make_site.py` puts it into the site. A name's entry has its signature with the shapes of its
 arrays, its docstring, and its fields, properties and methods.
@@ -7,6 +7,7 @@ arrays, its docstring, and its fields, properties and methods.
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ PARTS = {
     "predict": "Predictions from a few examples",
 }
 """The reference's sections, by the room of a name's module."""
+VALUE_EXAMPLES = {
+    "ALGORITHMS": 'arml.ALGORITHMS["maml"].about',
+    "RECIPES": 'arml.RECIPES["regression2d/arml"].steps',
+    "Loss": "loss: arml.Loss = lambda outputs, y: jnp.mean((outputs - y) ** 2)",
+}
+"""An example for each public name that is neither a class nor a function."""
 STUB = Path(arml.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 ROOMS = {name: room for room, name in re.findall(r"^from \.(\w+)\S* import (\w+)", STUB, re.M)}
 
@@ -32,10 +39,14 @@ ROOMS = {name: room for room, name in re.findall(r"^from \.(\w+)\S* import (\w+)
 def page() -> str:
     """The reference, in Markdown."""
     lines = ["# API reference", "", "Every public name of `arml`. Shapes stand in the annotations."]
-    names = sorted({*arml.__all__, "FewShotClassifier", "FewShotRegressor"} - {"__version__"})
+    names = sorted({*arml.__all__} - {"__version__", "nn"})
     for room, title in PARTS.items():
         here = [name for name in names if home(name) == room]
-        lines += ["", f"## {title}"] + [line for name in here for line in entry(name)]
+        values = {f"arml.{name}": getattr(arml, name) for name in here}
+        lines += ["", f"## {title}"] + [line for one in values.items() for line in entry(*one)]
+    lines += ["", "## Names of modules", "", "Import them from the module, not from `arml`."]
+    for name, module in arml.MOVED_NAMES.items():
+        lines += entry(f"{module}.{name}", getattr(import_module(module), name))
     return "\n".join(lines) + "\n"
 
 
@@ -44,14 +55,14 @@ def home(name: str) -> str:
     return ROOMS[name]
 
 
-def entry(name: str) -> Iterator[str]:
+def entry(name: str, value: Any) -> Iterator[str]:
     """The lines of one public name."""
-    value = getattr(arml, name)
-    yield from ("", f"### `arml.{name}`", "")
+    yield from ("", f"### `{name}`", "")
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         yield f"A mapping of {len(value)} names." if isinstance(value, Mapping) else repr(value)
+        yield from ("", f"    {VALUE_EXAMPLES[name.removeprefix('arml.')]}")
         return
-    yield from signature(f"arml.{name}", value)
+    yield from signature(name, value)
     yield from described(value)
     if inspect.isclass(value):
         yield from members(value)

@@ -1,5 +1,5 @@
-"""Write docs/methods.md, the list of all methods; and make a page of each for the site, from its
-docstring and its options.
+"""Write docs/methods.md, the list of all methods; and make a page of each method for the site, from
+its docstring and its options.
 
 python docs/make_pages.py [--check]
 
@@ -22,7 +22,7 @@ LIST = Path(__file__).parent / "methods.md"
 
 
 def options_of(name: str) -> Any:
-    """The options of an algorithm, on the first kind of problem that it is made for."""
+    """The options of an algorithm, for the first kind of problem that it can learn."""
     known = ALGORITHMS[name]
     return known.options(REGRESSION if "regression" in known.kinds else IMAGES)
 
@@ -46,7 +46,7 @@ def page(module: str, names: list[str]) -> str:
     doc = inspect.cleandoc(sys.modules[module].__doc__ or "")
     title, _, _ = doc.partition(":")
     lines = [f"# {title}", "", doc, "", "## By name", ""]
-    lines += ["| algorithm | what it is | paper | recipes |", "|---|---|---|---|"]
+    lines += ["| algorithm | description | paper | recipes |", "|---|---|---|---|"]
     for name in names:
         known = ALGORITHMS[name]
         recipes = ", ".join(f"`{r}`" for r in RECIPES if r.partition("/")[2] == name)
@@ -74,8 +74,8 @@ def of_modules() -> dict[str, list[str]]:
 
 
 def pages() -> dict[str, str]:
-    """The page of each module for the site, by its name: that of the module, or of the room that
-    has a method of its own."""
+    """The page of each module for the site, by the module's name, or by its room's name for a
+    method outside of `algorithms`."""
 
     def stem(module: str) -> str:
         _, room, *_, last = module.split(".")
@@ -89,18 +89,14 @@ def index() -> str:
     lines = [
         "# Methods",
         "",
-        "One file each: its docstring names the paper, the reference code, and",
-    ]
-    lines += [
-        "every difference. `arml train SETTING/METHOD --help` shows its options (`tables` is in no"
-    ]
-    lines += [
-        "setting of the package: `benchmarks/table_prior.py` has its tasks). This list is made by",
-        "`python docs/make_pages.py`.",
+        "Each method is one file. Its docstring names the paper, the reference code, and every",
+        "difference. Two differences hold for all methods: rates and weights are for mean losses,",
+        "and all methods of a setting have the same base network, tasks and outer optimiser,",
+        "unless the method's entry names others. `arml train SETTING/METHOD --help` shows the",
+        "options of a method. (The package has no setting for `tables`: its tasks are in",
+        "`benchmarks/table_prior.py`.) This list is made by `python docs/make_pages.py`.",
         "",
-    ]
-    lines += [
-        "| method | what it is | paper | regression | classification |",
+        "| method | description | paper | regression | classification |",
         "|---|---|---|---|---|",
     ]
     for module, names in of_modules().items():
@@ -119,7 +115,7 @@ def main() -> None:
     if LIST.is_file() and LIST.read_text(encoding="utf-8") == made:
         return
     if "--check" in sys.argv[1:]:
-        sys.exit(f"{LIST.name}: not what the sources say; run python docs/make_pages.py")
+        sys.exit(f"{LIST.name} differs from the sources: run python docs/make_pages.py")
     LIST.write_text(made, encoding="utf-8")
     print(f"wrote {LIST.name}")
 

@@ -1,10 +1,12 @@
-"""A task family, a network and a method of one's own, in one script outside the package."""
+"""Your own task family, network and method, in one script outside the package."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 import arml
+from arml.core.losses import loss_of
+from arml.nn import Linear, linear
 
 
 class Waves(arml.TaskDistribution):
@@ -21,7 +23,7 @@ class Waves(arml.TaskDistribution):
 
 
 class Residual(eqx.Module):
-    layer: arml.Linear
+    layer: Linear
 
     def __call__(self, x):
         return x + self.layer(jax.nn.relu(x))
@@ -29,8 +31,8 @@ class Residual(eqx.Module):
 
 def residual(problem, *, key, width: int = 32):
     a, b, c = jax.random.split(key, 3)
-    first, block = arml.linear(problem.features[0], width, key=a), arml.linear(width, width, key=b)
-    return arml.network([first, Residual(block)], arml.linear(width, problem.outputs, key=c))
+    first, block = linear(problem.features[0], width, key=a), linear(width, width, key=b)
+    return arml.network([first, Residual(block)], linear(width, problem.outputs, key=c))
 
 
 class Rescale(arml.MetaLearner):
@@ -45,7 +47,7 @@ class Rescale(arml.MetaLearner):
 
 
 def rescale(net, problem, *, key, inner_rate: float = 0.05, inner_steps: int = 5):
-    return Rescale(net, arml.GradientDescent(inner_rate, inner_steps), arml.loss_of(problem))
+    return Rescale(net, arml.GradientDescent(inner_rate, inner_steps), loss_of(problem))
 
 
 arml.register("network", "residual", residual)

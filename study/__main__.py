@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from arml.cli.console import INTERRUPTED, Display, Stop, say
+from arml.cli.console import EXIT_INTERRUPTED, Display, Stop, say
 from arml.datasets.prepare import open_store, place
 from arml.experiment import workers
 from arml.report.tables import duration
@@ -92,7 +92,7 @@ def run(options: Options) -> int:
         collect(out, options.collect)
     if stopped:
         print(f"stopped and saved; {stopped} runs are left: give the same command to continue")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return 1 if failed else 0
 
 

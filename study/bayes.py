@@ -31,7 +31,15 @@ from jax.scipy.special import log_ndtr, logsumexp, ndtri
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import arml
-from arml.tasks.functions import FAMILIES, FLAT, FUNCTIONS, PRIOR_HIGH, PRIOR_LOW, Functions
+from arml.core.compilation import unbatched
+from arml.tasks.functions import (
+    FAMILY_FUNCTIONS,
+    FAMILY_NAMES,
+    FLAT_FAMILIES,
+    PRIOR_HIGH,
+    PRIOR_LOW,
+    Functions,
+)
 
 LINEAR = np.array([1, 2, 3, 4])
 """The families that are linear in all their coefficients."""
@@ -63,7 +71,7 @@ class Posterior(NamedTuple):
         weights = jax.nn.softmax(self.log_weights, axis=1) * self.family()[:, None]
         total = jnp.zeros(x.shape[0], x.dtype)
         for function, coefficients, weight in zip(
-            FUNCTIONS, self.coefficients, weights, strict=True
+            FAMILY_FUNCTIONS, self.coefficients, weights, strict=True
         ):
             values = jax.vmap(function, in_axes=(0, None, None))(coefficients, x[:, 0], x[:, 1])
             total = total + weight @ values
@@ -86,13 +94,13 @@ def posterior(
     if draws < 1:
         raise ValueError(f"draws must be 1 or more, got {draws}: a few thousand are usual")
     x, y, z = support.x[:, 0], support.x[:, 1], support.y[:, 0]
-    shifts = jax.random.uniform(key, (len(FAMILIES), 1, 4), x.dtype)
+    shifts = jax.random.uniform(key, (len(FAMILY_NAMES), 1, 4), x.dtype)
     uniform = (jnp.asarray(_lattice(draws), x.dtype) + shifts) % 1.0
 
     # Columns of the design matrices: each linear family's function of the unit vectors.
     units = jnp.eye(4, dtype=x.dtype)
     designs = jnp.stack(
-        [jax.vmap(FUNCTIONS[i], in_axes=(0, None, None))(units, x, y).T for i in LINEAR]
+        [jax.vmap(FAMILY_FUNCTIONS[i], in_axes=(0, None, None))(units, x, y).T for i in LINEAR]
     )
     linear = jax.vmap(_linear, in_axes=(0, 0, 0, 0, None, None))(
         uniform[LINEAR],
@@ -109,10 +117,10 @@ def posterior(
         for first, middle, last in zip(sinusoid, linear, ripple, strict=True)
     )
 
-    log_prior = jnp.zeros(len(FAMILIES), x.dtype)
+    log_prior = jnp.zeros(len(FAMILY_NAMES), x.dtype)
     if tasks.flat:
         # The places of the points show whether the family ignores the second input.
-        ignores = jnp.arange(len(FAMILIES)) < FLAT
+        ignores = jnp.arange(len(FAMILY_NAMES)) < FLAT_FAMILIES
         log_prior = jnp.where(ignores == jnp.all(y == 1), log_prior, IMPOSSIBLE)
     return Posterior(coefficients, log_weights, log_prior)
 
@@ -160,7 +168,7 @@ def _conditional(
     return value, jnp.where(narrow, -0.5 * (scale * value - target) ** 2, log_mean)
 
 
-_qr = arml.unbatched(jnp.linalg.qr)
+_qr = unbatched(jnp.linalg.qr)
 
 
 def _linear(
@@ -236,7 +244,7 @@ def _ripple(
     low, high = PRIOR_LOW[5].tolist(), PRIOR_HIGH[5].tolist()
     a = low[0] + (high[0] - low[0]) * uniform[:, 0]
     only_a = jnp.zeros((a.shape[0], 4), x.dtype).at[:, 0].set(a)
-    rest = (z - jax.vmap(FUNCTIONS[5], in_axes=(0, None, None))(only_a, x, y)) / noise
+    rest = (z - jax.vmap(FAMILY_FUNCTIONS[5], in_axes=(0, None, None))(only_a, x, y)) / noise
     centre = jnp.mean(rest, axis=1)
     root = math.sqrt(z.shape[0])
     scale = jnp.asarray(root / noise, x.dtype)

@@ -16,6 +16,7 @@ from jaxtyping import PRNGKeyArray
 from tyro.conf import Positional
 
 import arml
+from arml.core.losses import loss_of
 from arml.tasks.functions import Functions
 from arml.tasks.options import FunctionsOptions
 from study.bayes import posterior
@@ -37,7 +38,7 @@ class BayesOptimal(arml.MetaLearner):
     loss: arml.Loss = eqx.field(static=True)
 
     def __init__(self, tasks: Functions, draws: int = 4096) -> None:
-        self.tasks, self.draws, self.loss = tasks, draws, arml.loss_of(tasks.problem)
+        self.tasks, self.draws, self.loss = tasks, draws, loss_of(tasks.problem)
 
     def adapt(self, support: arml.Examples, *, key: PRNGKeyArray) -> arml.Adapted:
         return arml.Adapted(posterior(self.tasks, support, key=key, draws=self.draws).mean)

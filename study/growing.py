@@ -59,7 +59,7 @@ from arml.experiment.options import Experiment
 from arml.report.tables import METRIC_NAMES, Cell, Line, Table, markdown
 from arml.results.files import Json, JsonView, read_json, write_json
 from arml.results.scores import Score, paired
-from arml.tasks.functions import FAMILIES
+from arml.tasks.functions import FAMILY_NAMES
 from arml.tasks.mixture import Mixture, Stage, mixture
 from arml.tasks.options import FunctionsOptions, StarterOptions
 from arml.tasks.splits import splits_of
@@ -615,8 +615,8 @@ SETTINGS = {
         "regression2d/arml-layers",
         FunctionsOptions(),
         {
-            "as listed": FAMILIES,
-            "reversed": FAMILIES[::-1],
+            "as listed": FAMILY_NAMES,
+            "reversed": FAMILY_NAMES[::-1],
             "mixed": ("quadratic", "ripple", "line", "quadratic surface", "sinusoid", "cubic"),
             "A-B-A": ("line", "sinusoid", "line"),
         },

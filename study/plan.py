@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import arml
-from arml.datasets.published import REAL
+from arml.datasets.published import REAL_FOUR
 from arml.experiment.options import TASKS, fingerprint, to_json
 from arml.experiment.recipes import changed
 from arml.results.files import read_json
@@ -310,7 +310,7 @@ def specialists(place: str, scale: Scale) -> Rows:
     for name, later in (("protonet", 83), ("maml", 95)):
         row = replace(row_of(place, name, scale), turn=PLACES[place].turn)
         rows.append(replace(row, seeds=SEVERAL.get(place, 3)))
-        for family in REAL:
+        for family in REAL_FOUR:
             tasks = replace(row.experiment.tasks, only=(family,))
             recipe = f"{row.experiment.recipe}-{family}"
             own = replace(row.experiment, recipe=recipe, tasks=tasks)

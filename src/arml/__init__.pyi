@@ -1,11 +1,11 @@
 """The public names: `arml/__init__.py` reads here where each is defined."""
 
+from . import nn as nn
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms.arml import ARML as ARML
 from .algorithms.maml import MAML as MAML
 from .algorithms.protonet import ProtoNet as ProtoNet
 from .core.checks import Options as Options
-from .core.compilation import unbatched as unbatched
 from .core.episodes import Examples as Examples
 from .core.episodes import Problem as Problem
 from .core.episodes import Task as Task
@@ -16,7 +16,6 @@ from .core.inner import with_steps as with_steps
 from .core.learner import Adapted as Adapted
 from .core.learner import Loss as Loss
 from .core.learner import MetaLearner as MetaLearner
-from .core.losses import loss_of as loss_of
 from .experiment.options import Experiment as Experiment
 from .experiment.options import register as register
 from .experiment.recipes import RECIPES as RECIPES
@@ -24,12 +23,9 @@ from .experiment.recipes import build as build
 from .experiment.recipes import recipe as recipe
 from .experiment.running import Run as Run
 from .experiment.running import run as run
-from .nn.networks import Linear as Linear
-from .nn.networks import linear as linear
 from .nn.networks import network as network
 from .predict.base import Predictor as Predictor
 from .predict.base import TaskLearner as TaskLearner
-from .predict.contract import check as check
 from .predict.estimators import FewShotClassifier as FewShotClassifier
 from .predict.estimators import FewShotRegressor as FewShotRegressor
 from .predict.kinds import Inputs as Inputs
@@ -47,4 +43,5 @@ from .training.fit import Fitted as Fitted
 from .training.fit import OuterOptions as OuterOptions
 from .training.fit import fit as fit
 
+MOVED_NAMES: dict[str, str]
 __version__: str

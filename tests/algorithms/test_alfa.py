@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arml.algorithms.alfa import DECAY, Generator
+from arml.algorithms.alfa import INITIAL_DECAY, Generator
 from arml.core.inner import GradientDescent, adaptable
 from small import KEY, close, filled, network
 
@@ -14,7 +14,7 @@ PART = adaptable(network())
 
 def test_each_step_has_its_own_decay_and_further_steps_that_of_the_last():
     rule = Generator.drawn(PART, 0.03, 3, key=KEY)
-    np.testing.assert_allclose(rule.decays, DECAY * 0.03)
+    np.testing.assert_allclose(rule.decays, INITIAL_DECAY * 0.03)
     rule = filled(rule, lambda g: g.net.layers[-1], 0.0)
     decays = jnp.array([0.1, 0.3, 0.5])[:, None] * jnp.ones(4)
     rule = eqx.tree_at(lambda g: g.decays, rule, decays)

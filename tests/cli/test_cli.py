@@ -14,7 +14,7 @@ import pytest
 from arml.__main__ import write_everything
 from arml.cli import main
 from arml.results.folder import read_result
-from arml.tasks.functions import FLOORS
+from arml.tasks.functions import BAYES_FLOORS
 from small_pictures import pictures
 
 # Now: a command that imports it for more than a second says so, and no test expects that.
@@ -140,7 +140,7 @@ def test_evaluate_writes_what_it_prints(maml, evaluated):
     assert result["score"]["mean"] == pytest.approx(weighted)
     assert result["score"]["ci95"] > 0
     assert result["protocol"] == "10-shot, 10 queries, inputs U[0, 5], noise 0.3"
-    assert result["floor"] == FLOORS[0.0, 5.0]
+    assert result["floor"] == BAYES_FLOORS[0.0, 5.0]
     assert result["parameters"] == 2 * 8 + 8 + 8 + 1
     assert (result["steps"], result["inner_steps"], result["metric"]) == (20, 1, "mse")
     assert {"arml", "jax", "jaxlib", "equinox", "optax", "python", "numpy"} == {*result["versions"]}
@@ -218,7 +218,7 @@ def test_from_training_to_the_page(maml, relational, tmp_path, command):
             "train regression2d/maml --run R --inner-rat 1",
             "Unrecognized options: --inner-rat, 1; Perhaps you meant: --algorithm.inner-rate",
         ),
-        ("train regression2d/maml --run R --run S", "--run stands twice: give it once"),
+        ("train regression2d/maml --run R --run S", "--run was given twice: give it once"),
         ("train regression2d/arml --run R --tasks.hidden 8", "--tasks.hidden"),
         ("train regression2d/maml --run R --hidden 8 x", "--network.hidden"),
         ("train regression2d/maml --run R --steps", "Missing value for argument '--steps'"),

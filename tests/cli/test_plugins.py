@@ -14,6 +14,7 @@ from arml.algorithms import ALGORITHMS
 from arml.experiment.options import Experiment, from_json, metric_of, to_json
 from arml.plugins import loading as plugins
 from arml.plugins.loading import announce, as_options
+from arml.predict.contract import check
 from arml.results.files import RunError
 
 OWN = Path(__file__).parents[2] / "docs" / "own.py"
@@ -178,6 +179,6 @@ def test_options_that_are_not_registered_are_named():
 def test_the_method_of_the_guide_keeps_the_contract():
     """Adding a method takes its file: the contract tests need no edit to test it."""
     announce(OWN)
-    findings = list(arml.check("method", "rescale"))
+    findings = list(check("method", "rescale"))
     assert len(findings) >= 10
     assert all(finding.passed and not finding.message for finding in findings)

@@ -85,7 +85,7 @@ def test_the_first_signal_asks_and_the_handlers_are_restored(capfd):
 
 
 def test_a_training_is_shown_from_its_compilation_on(monkeypatch):
-    monkeypatch.setattr(console, "SECONDS", 0.1)
+    monkeypatch.setattr(console, "PROGRESS_SECONDS", 0.1)
     text = io.StringIO()
     experiment = replace(recipe("starter/maml"), steps=20)
     with Display(Console(file=text, width=200), "loading") as display:
@@ -108,7 +108,7 @@ def test_a_training_is_shown_from_its_compilation_on(monkeypatch):
 
 
 def test_work_is_shown_where_there_is_no_terminal(monkeypatch):
-    monkeypatch.setattr(console, "SECONDS", 0.2)
+    monkeypatch.setattr(console, "PROGRESS_SECONDS", 0.2)
     text = io.StringIO()
     with Display(Console(file=text, width=200), "loading") as display:
         time.sleep(0.3)

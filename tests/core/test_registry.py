@@ -10,6 +10,7 @@ import pytest
 import arml
 from arml.algorithms import ALGORITHMS, Method
 from arml.algorithms.maml import MAMLOptions
+from arml.core.losses import loss_of
 from arml.core.registry import Registry, options_of
 from arml.experiment.options import NETWORKS, REGISTRIES, TASKS
 from arml.experiment.recipes import RECIPES, recipe
@@ -147,7 +148,7 @@ def test_a_method_of_ones_own_says_what_is_inside():
 class Mean(arml.MetaLearner):
     """The mean target, with outputs to spare."""
 
-    loss: object = arml.loss_of(functions_2d().problem)
+    loss: object = loss_of(functions_2d().problem)
     more: int = 0
 
     def adapt(self, support, *, key):

@@ -13,7 +13,7 @@ from archives import tar
 from arml.cli import main
 from arml.datasets.folders import default_folder
 from arml.datasets.prepare import download, open_store, place
-from arml.datasets.published import PUBLISHED, Archive
+from arml.datasets.published import PUBLISHED_FAMILIES, Archive
 
 
 def offered(folder: Path, content: bytes) -> Archive:
@@ -63,8 +63,8 @@ def test_other_bytes_and_other_addresses_are_refused(tmp_path):
 def test_prepare_downloads_and_checks(tmp_path, monkeypatch, capsys):
     content = tar(tmp_path / "made.tar.gz", archives.dtd()).read_bytes()
     archive = replace(offered(tmp_path, content), name="dtd-r1.0.1.tar.gz")
-    known = replace(PUBLISHED["texture"], archives=(archive,))
-    monkeypatch.setitem(PUBLISHED, "texture", known)
+    known = replace(PUBLISHED_FAMILIES["texture"], archives=(archive,))
+    monkeypatch.setitem(PUBLISHED_FAMILIES, "texture", known)
     assert main(["data", "prepare", "texture", "--size", "16"]) == 0
     store = open_store(place("texture"))
     assert store.index["families"]["texture"]["source"] == [
@@ -89,5 +89,5 @@ def test_prepare_downloads_and_checks(tmp_path, monkeypatch, capsys):
 def test_what_only_the_user_can_fetch_is_asked_for_before_anything_is_fetched(name, where, capsys):
     assert main(["data", "prepare", name]) == 2
     said = capsys.readouterr().err
-    assert all(text in said for text in ("is not fetched by this program", where, "--from"))
+    assert all(text in said for text in ("cannot fetch", where, "--from"))
     assert not default_folder().exists()

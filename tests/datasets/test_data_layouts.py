@@ -12,16 +12,16 @@ import archives
 from archives import pack, picture, shade, tar, unpack
 from arml.cli import main
 from arml.datasets.decode import FILTERS
-from arml.datasets.folders import PARTS
+from arml.datasets.folders import SPLIT_PARTS
 from arml.datasets.prepare import Store, open_store, place, verify
-from arml.datasets.published import PLAIN, coco_labels, published
+from arml.datasets.published import PLAIN_MULTI, coco_labels, published
 from arml.datasets.splits import drawn
 
 
 @pytest.fixture
 def splits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Take the splits of a folder in place of the package's."""
-    return lambda folder: monkeypatch.setattr("arml.datasets.published.SPLITS", folder)
+    return lambda folder: monkeypatch.setattr("arml.datasets.published.SPLITS_FOLDER", folder)
 
 
 def prepare(name: str, *given: Path, **options: object) -> Store:
@@ -52,7 +52,7 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...,
 def pixels(store: Store, family: str) -> dict[str, set[int]]:
     """Each class's greys, from all parts."""
     found = {}
-    for part in PARTS:
+    for part in SPLIT_PARTS:
         (one,) = [f for f in store.part(part) if f.name == family]
         for first, count, name in zip(one.first, one.counts, one.classes, strict=True):
             found[name] = {int(p.max()) for p in one.images[first : first + count]}
@@ -61,7 +61,7 @@ def pixels(store: Store, family: str) -> dict[str, set[int]]:
 
 def classes(store: Store, family: str) -> dict[str, list[str]]:
     parts = store.index["families"][family]["parts"]
-    return {part: parts[part]["classes"] for part in PARTS}
+    return {part: parts[part]["classes"] for part in SPLIT_PARTS}
 
 
 def near(greys: set[int], wanted: int) -> bool:
@@ -82,7 +82,7 @@ def test_cub(tmp_path, splits, capsys, refused):
     assert "cite: Wah, Branson" in said
     assert "Licence: non-commercial" in said
     split = classes(store, "bird")
-    assert [len(split[part]) for part in PARTS] == archives.SIZES
+    assert [len(split[part]) for part in SPLIT_PARTS] == archives.SIZES
     chosen = {name for names in split.values() for name in names}
     # They have 5 and 7 pictures.
     assert not chosen & {"001.Bird_0", "002.Bird_1"}
@@ -115,7 +115,7 @@ def test_aircraft(tmp_path):
     store = prepare("aircraft", tar(tmp_path / "fgvc-aircraft-2013b.tar.gz", archives.aircraft()))
     assert classes(store, "aircraft") == published("aircraft").parts
     assert shaded(store, "aircraft", sorted(published("aircraft").wanted()))
-    assert all(part[0].images.min() > 10 for part in map(store.part, PARTS))
+    assert all(part[0].images.min() > 10 for part in map(store.part, SPLIT_PARTS))
 
 
 def test_fungi(tmp_path, splits):
@@ -125,10 +125,10 @@ def test_fungi(tmp_path, splits):
     annotations = tar(tmp_path / "train_val_annotations.tgz", tables)
     store = prepare("fungi", images, annotations)
     split = classes(store, "fungi")
-    assert [len(split[part]) for part in PARTS] == archives.SIZES
+    assert [len(split[part]) for part in SPLIT_PARTS] == archives.SIZES
     names = [f"Fungus é {s}" for s in range(10)]
     assert sorted(chain(*split.values())) == sorted(names[1:])
-    for part in PARTS:
+    for part in SPLIT_PARTS:
         assert set(store.part(part)[0].counts.tolist()) == {9}
     assert shaded(store, "fungi", names)
     assert [source["archive"] for source in store.index["families"]["fungi"]["source"]] == [
@@ -161,7 +161,7 @@ def test_mini_imagenet_refuses_lists_that_do_not_fit(tmp_path, splits, refused):
         lists = archives.ravi(tmp_path, places=places)
         refused(said, "mini-imagenet", ilsvrc, *lists)
     lists[0].write_text("filename,label\n<html>,x\n")
-    refused("is not like n0153282900000005.jpg", "mini-imagenet", ilsvrc, *lists)
+    refused("expected rows like n0153282900000005.jpg", "mini-imagenet", ilsvrc, *lists)
 
 
 @pytest.mark.parametrize("form", ["tar of tars", "folder of tars", "folders"])
@@ -179,7 +179,7 @@ def test_tiered_imagenet_takes_all_pictures(tmp_path, splits, form):
             pictures = {f"{name}/{name}_{7 * i + 3}.JPEG": picture(10 * c + i) for i in range(5)}
             unpack(given / "train", pictures)
     store = prepare("tiered-imagenet", given)
-    assert all(set(store.part(part)[0].counts.tolist()) == {5} for part in PARTS)
+    assert all(set(store.part(part)[0].counts.tolist()) == {5} for part in SPLIT_PARTS)
     (train,) = store.part("train")
     # In order of number, whatever the order in the archive.
     shades = [int(p.max()) for p in train.images[:5]]
@@ -194,7 +194,7 @@ def test_omniglot(tmp_path):
         pack(tmp_path / "images_evaluation.zip", evaluation),
     )
     split = classes(store, "omniglot")
-    assert [len(split[part]) for part in PARTS] == [50, 10, 40]
+    assert [len(split[part]) for part in SPLIT_PARTS] == [50, 10, 40]
     assert "Greek/character01" in chain(*split.values())
     assert {name.split("/")[0] for name in split["test"]} == set(
         published("omniglot").parts["test"]
@@ -243,7 +243,7 @@ def test_omniglot_from_numbered_characters(tmp_path, refused):
     }
     store = prepare("omniglot", unpack(tmp_path / "copy", files))
     split = classes(store, "omniglot")
-    assert [len(split[part]) for part in PARTS] == [25, 5, 20]
+    assert [len(split[part]) for part in SPLIT_PARTS] == [25, 5, 20]
     assert "Greek/character01" in split["train"]
     for file in ("0000_01.png", "1624_01.png", "x.png"):
         odd = unpack(tmp_path / file, {f"a/{file}": picture(1)})
@@ -254,7 +254,7 @@ def test_class_folders_are_read_wherever_they_are(tmp_path):
     names = chain(*published("flower").parts.values())
     files = {f"{p}/{n}/{p}{n}.jpg": picture(9) for n in names for p in ("train", "valid")}
     store = prepare("flower", unpack(tmp_path / "copy", {**files, "train/103/x.jpg": picture(9)}))
-    assert [sum(store.part(part)[0].counts) for part in PARTS] == [114, 28, 36]
+    assert [sum(store.part(part)[0].counts) for part in SPLIT_PARTS] == [114, 28, 36]
     assert store.copies == ()
 
 
@@ -283,11 +283,11 @@ def test_art_multi_is_plain_multi_through_the_filters(tmp_path, splits):
     splits(archives.small_rules(tmp_path / "splits"))
     store = prepare("art-multi", folder)
     plain = prepare("plain-multi", folder)
-    assert [*plain.index["families"]] == [*PLAIN]
+    assert [*plain.index["families"]] == [*PLAIN_MULTI]
     assert [*store.index["families"]] == [
-        f"{family}{through}" for through in ("", "-blur", "-pencil") for family in PLAIN
+        f"{family}{through}" for through in ("", "-blur", "-pencil") for family in PLAIN_MULTI
     ]
-    for part in PARTS:
+    for part in SPLIT_PARTS:
         by_name = {family.name: family for family in store.part(part)}
         for family in plain.part(part):
             np.testing.assert_array_equal(by_name[family.name].images, family.images)
@@ -308,7 +308,7 @@ def test_the_splits_of_the_package_are_what_they_say():
     }
     for origin, wanted in sizes.items():
         split = published(origin)
-        assert tuple(len(split.parts[part]) for part in PARTS) == wanted
+        assert tuple(len(split.parts[part]) for part in SPLIT_PARTS) == wanted
         assert len(set(split.wanted())) == sum(wanted)
     for origin, numbers in (("dtd", (30, 37)), ("aircraft", (64, 80))):
         split = published(origin)

@@ -16,7 +16,7 @@ import small_pictures
 from arml.cli import main
 from arml.datasets.decode import cropped, resize
 from arml.datasets.features import (
-    IMAGENET,
+    IMAGENET_CHANNELS,
     Extractor,
     extractor_of,
     load_features,
@@ -80,7 +80,7 @@ def tiny(tmp_path_factory) -> Path:
 def test_pictures_are_prepared_as_the_model_wants_them(tmp_path, tiny):
     rng = np.random.default_rng(1)
     x = rng.integers(0, 256, (40, 16, 16, 3), dtype=np.uint8)
-    mean, std = np.array(IMAGENET[0]), np.array(IMAGENET[1])
+    mean, std = np.array(IMAGENET_CHANNELS[0]), np.array(IMAGENET_CHANNELS[1])
     expected = ((x / 255 - mean) / std).mean(axis=(1, 2))
     got = Extractor(tiny, size=16, unit=False)(x)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
@@ -111,7 +111,7 @@ def test_other_models_are_refused_in_one_line(tmp_path, tiny):
     same = made(pixels, pixels, "Identity", ["x"])
     refused(same, "and --size 32", size=32)
     refused(same, "--pool cls is for tokens, and the output 'y' is", pool="cls")
-    refused(same, "an output 'z': name one of y", output="z")
+    refused(same, "output 'z': name one of y", output="z")
     total = made(pixels, ["n"], "ReduceMean", ["x"], axes=[1, 2, 3], keepdims=0)
     refused(total, r"of float32 from 'y': name another with --output")
     refused(made(pixels, pixels, "Log", ["x"]), "finite")
@@ -216,7 +216,9 @@ def test_models_of_the_web_give_their_vectors_here_and_in_one_file(name, tmp_pat
     crop = options.get("crop", 0.75)
     found = Extractor(path, unit=False, **{"crop": crop, **options})
     x = np.random.default_rng(2).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
-    pixels = ((x / 255 - np.array(IMAGENET[0])) / np.array(IMAGENET[1])).transpose(0, 3, 1, 2)
+    pixels = (
+        (x / 255 - np.array(IMAGENET_CHANNELS[0])) / np.array(IMAGENET_CHANNELS[1])
+    ).transpose(0, 3, 1, 2)
     whole = onnx.load(path)
     whole.graph.output.extend([onnx.ValueInfoProto(name=output)] if output == "pooled" else [])
     session = onnxruntime.InferenceSession(whole.SerializeToString())
@@ -291,12 +293,12 @@ def test_scores_of_imagenet_are_doubted_and_the_files_of_hugging_face_are_read(t
         found.summary
     )
     file.write_text('{"size": {"height": 8, "width": 9}}')
-    with pytest.raises(ValueError, match="states no preparation of pictures"):
+    with pytest.raises(ValueError, match="expected a preparation of pictures"):
         extractor_of(path, {})
 
 
 def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("arml.datasets.folders.CHUNK", 16)
+    monkeypatch.setattr("arml.datasets.folders.PICTURES_PER_WRITE", 16)
     extractor, folder = Extractor(tiny, **RAW), tmp_path / "made"
 
     def stopped(what: str, done: int, total: int) -> None:

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from arml.datasets.decode import FILTERS
-from arml.datasets.splits import PARTS, check_split
-from arml.datasets.starter import FOLDER, load_starter
+from arml.datasets.splits import SPLIT_PARTS, check_split
+from arml.datasets.starter import STARTER_FOLDER, load_starter
 from arml.results.files import read_json
 from arml.tasks.options import StarterOptions
 
-INDEX = read_json(FOLDER / "index.json")
+INDEX = read_json(STARTER_FOLDER / "index.json")
 
 
 def test_what_the_set_promises():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 4 * 2**20
-    licences = (FOLDER / "LICENCES.md").read_text("utf-8")
+    assert sum(path.stat().st_size for path in STARTER_FOLDER.iterdir()) < 4 * 2**20
+    licences = (STARTER_FOLDER / "LICENCES.md").read_text("utf-8")
     for about in INDEX["families"].values():
         assert all(len(sources) == about["each"] for sources in about["samples"].values())
         score = about["nearest_mean"]  # on raw pixels: they tell something, and not much
@@ -49,9 +49,9 @@ def test_every_family_loads_as_its_index_says(art):
         assert family.classes == tuple(about["samples"])
         assert family.counts.tolist() == [about["each"]] * len(family.classes)
         assert not family.images.flags.writeable
-        assert sum(len(split[family.name][part]) for part in PARTS) == len(family.classes)
-        assert min(len(split[family.name][part]) for part in PARTS) >= 5
-        sheet = cv2.imread(str(FOLDER / about["file"]), cv2.IMREAD_GRAYSCALE)
+        assert sum(len(split[family.name][part]) for part in SPLIT_PARTS) == len(family.classes)
+        assert min(len(split[family.name][part]) for part in SPLIT_PARTS) >= 5
+        sheet = cv2.imread(str(STARTER_FOLDER / about["file"]), cv2.IMREAD_GRAYSCALE)
         row, column = 7, 13
         tile = sheet[row * 32 : (row + 1) * 32, column * 32 : (column + 1) * 32]
         expected = np.repeat(tile[..., None], 3, axis=-1)
@@ -64,7 +64,7 @@ def test_every_family_loads_as_its_index_says(art):
 
 
 def test_the_digest_is_of_pictures_classes_and_split(tmp_path):
-    folder = shutil.copytree(FOLDER, tmp_path / "starter")
+    folder = shutil.copytree(STARTER_FOLDER, tmp_path / "starter")
     before, index = {f.name: f.digest for f in load_starter()[0]}, read_json(folder / "index.json")
 
     def changed() -> set[str]:

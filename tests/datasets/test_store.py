@@ -18,7 +18,7 @@ from archives import pack, picture, tar
 from arml.cli import main
 from arml.core.episodes import in_words
 from arml.datasets import prepare as preparing
-from arml.datasets.prepare import INDEX, Store, open_store, place, prepare, verify
+from arml.datasets.prepare import INDEX_FILE, Store, open_store, place, prepare, verify
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
@@ -52,7 +52,7 @@ def test_the_index_says_what_there_is_and_where_it_is_from(made):
     assert "sha256('0/<class>')" in about["split"]["method"]
     assert about["citation"].startswith("Cimpoi")
     arrays = {f"texture.{part}.npy" for part in ("train", "validation", "test")}
-    assert {path.name for path in made.folder.iterdir()} == {INDEX, LOCK, *arrays}
+    assert {path.name for path in made.folder.iterdir()} == {INDEX_FILE, LOCK, *arrays}
     for family in made.part("train"):
         assert isinstance(family.images, np.memmap)
         assert not family.images.flags.writeable
@@ -72,7 +72,7 @@ def test_altered_arrays_are_refused(made):
 
 
 def test_a_damaged_index_is_refused(made):
-    path = made.folder / INDEX
+    path = made.folder / INDEX_FILE
     whole = path.read_text()
     for content, said in (
         (whole[: len(whole) // 2], "cut short or damaged"),
@@ -241,9 +241,9 @@ def test_options_that_cannot_be_are_refused(made, tmp_path, change, said):
 
 
 def test_one_family_for_training_and_all_for_the_test(made, tmp_path):
-    index = json.loads((made.folder / INDEX).read_text())
+    index = json.loads((made.folder / INDEX_FILE).read_text())
     index["families"]["other"] = {**index["families"]["texture"], "copy": "84 px copy"}
-    (made.folder / INDEX).write_text(json.dumps(index))
+    (made.folder / INDEX_FILE).write_text(json.dumps(index))
     for file in made.folder.glob("texture.*.npy"):
         shutil.copy(file, file.with_name(file.name.replace("texture", "other")))
     every, one = (options(only=only).build(tmp_path / "none") for only in ((), ("other",)))

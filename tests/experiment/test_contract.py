@@ -1,4 +1,4 @@
-"""The contract as users run it: `arml.check`, and `arml check FILE.py`."""
+"""The contract as users run it: `check` in Python, and `arml check FILE.py`."""
 
 import re
 
@@ -13,6 +13,7 @@ import arml.nn
 from arml.core.episodes import Problem
 from arml.experiment.contract import SETUPS, check_convolutions_stay_fast, make
 from arml.nn.networks import conv2d
+from arml.predict.contract import check
 
 pytestmark = pytest.mark.usefixtures("alone")
 FEATURES = SETUPS["pictures"].tasks.problem.features
@@ -40,7 +41,7 @@ class Options(arml.Options):
         self.block = block
 
     def build(self, problem: Problem, *, key):
-        return arml.network([self.block], arml.linear(8 * 8 * 2, problem.outputs, key=key))
+        return arml.network([self.block], arml.nn.linear(8 * 8 * 2, problem.outputs, key=key))
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -55,10 +56,11 @@ FAULTY = """
 import jax
 import jax.numpy as jnp
 import arml
+from arml.core.losses import loss_of
 
 class Late(arml.MetaLearner):
     "A learner whose second weight has no gradient, and whose predictions depend on other queries."
-    net: arml.Linear
+    net: arml.nn.Linear
     unused: jax.Array
     loss: arml.Loss
 
@@ -66,15 +68,15 @@ class Late(arml.MetaLearner):
         return arml.Adapted(lambda x: self.net(x) - self.net(x).mean())
 
 def late(net, problem, *, key):
-    layer = arml.linear(problem.features[0], problem.outputs, key=key)
-    return Late(layer, jnp.ones(2), arml.loss_of(problem))
+    layer = arml.nn.linear(problem.features[0], problem.outputs, key=key)
+    return Late(layer, jnp.ones(2), loss_of(problem))
 
 class Broken(Late):
     def adapt(self, support, *, key):
         return arml.Adapted(lambda x: self.missing)
 
 def broken(net, problem, *, key):
-    return Broken(None, None, arml.loss_of(problem))
+    return Broken(None, None, loss_of(problem))
 
 arml.register("method", "late", late, kinds=("regression",), descends=False)
 arml.register("method", "broken", broken, descends=False)
@@ -94,7 +96,7 @@ def test_a_plug_ins_faults_are_found_and_said_once_with_their_place(tmp_path, co
     assert "no gradient reaches .unused" in said
     assert late[-1].endswith("9 checks passed")
     assert said.count("has no attribute 'missing'") == 1
-    assert "faulty_of_a_test.py, line 21: AttributeError: 'Broken' object has no" in said
+    assert "faulty_of_a_test.py, line 22: AttributeError: 'Broken' object has no" in said
     assert re.search(r"on vectors: \d+ checks? passed, \d+ more failed for a reason above", said)
 
 
@@ -107,7 +109,7 @@ def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, com
     ):
         assert said in command("check", what, code=2)[1]
     with pytest.raises(ValueError, match="a method, network, tasks or inputs"):
-        list(arml.check("outer", "adam"))
+        list(check("outer", "adam"))
 
 
 def test_tasks_are_drawn_and_looked_at():
@@ -120,9 +122,9 @@ def test_tasks_are_drawn_and_looked_at():
             return arml.Task(arml.Examples(x, jnp.log(x)), arml.Examples(x, x), jnp.array(0))
 
     arml.register("tasks", "wrong", Wrong)
-    (finding,) = arml.check("tasks", "wrong")
+    (finding,) = check("tasks", "wrong")
     assert not finding.passed
     assert "not finite" in finding.message
-    finding, elsewhere = arml.check("tasks", "functions")
+    finding, elsewhere = check("tasks", "functions")
     assert elsewhere.passed
     assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True, "")

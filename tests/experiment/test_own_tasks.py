@@ -65,7 +65,7 @@ if __name__ == "__main__":
 def test_without_the_class_the_plug_in_is_asked_for(run, command):
     sys.modules.pop("waves", None)
     _, said = command("evaluate", run[0], "--tasks 4", code=2)
-    assert "Waves of waves.py, which is not known here: give --plugin waves.py" in said
+    assert "Waves of waves.py, which is not loaded: give --plugin waves.py" in said
 
 
 def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, command):
@@ -151,7 +151,7 @@ def test_a_configuration_imports_no_module_of_a_strangers(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RunError, match=r"import strange.tasks first, or give --plugin FILE"):
         OwnOptions("strange.tasks", "Tasks").build(Path("none"))
-    with pytest.raises(RunError, match=r"class Popen of subprocess, which is not known here"):
+    with pytest.raises(RunError, match=r"class Popen of subprocess, which is not loaded"):
         OwnOptions("subprocess", "Popen").build(Path("none"))
     made = OwnOptions.of(functions_2d(shots=3))
     monkeypatch.delitem(sys.modules, "arml.tasks.functions")

@@ -25,7 +25,7 @@ from arml.explain.explaining import (
 from arml.explain.interventions import code_of, equal, other_codes, silenced, without
 from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, read_json, write_json
-from arml.tasks.functions import FAMILIES, functions_2d
+from arml.tasks.functions import FAMILY_NAMES, functions_2d
 from arml.training import checkpoint
 from arml.training.evaluate import concatenated, evaluate, looks
 
@@ -115,7 +115,7 @@ def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_n
 ):
     found = read_json(files[0])["interventions"]
     assert len(found["vertices"]) == VERTICES
-    assert set(found["links"]) == {"all", *FAMILIES}
+    assert set(found["links"]) == {"all", *FAMILY_NAMES}
     # One row-normalised layer: the prototypes cannot see the links between vertices.
     assert found["links"]["all"]["mean"] == pytest.approx(0, abs=1e-5)
     removed = eqx.tree_at(
@@ -123,8 +123,8 @@ def test_a_removed_vertex_costs_what_it_costs_and_links_that_reach_nobody_cost_n
     )
     loss, families = losses(trained, removed)
     assert found["vertices"][0]["all"]["mean"] == pytest.approx(loss.mean(), rel=1e-2, abs=1e-6)
-    counts = [found["vertices"][0][name]["n"] for name in FAMILIES]
-    assert counts == [(families == i).sum() for i in range(len(FAMILIES))]
+    counts = [found["vertices"][0][name]["n"] for name in FAMILY_NAMES]
+    assert counts == [(families == i).sum() for i in range(len(FAMILY_NAMES))]
     rows = [*found["vertices"], found["links"], *found["use"].values()]
     entries = [entry for row in rows for entry in row.values() if entry["p"] is not None]
     ps, adjusted = ([entry[name] for entry in entries] for name in ("p", "adjusted"))

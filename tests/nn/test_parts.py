@@ -28,8 +28,8 @@ class Residual(eqx.Module):
     """x + W_2 relu(W_1 x)."""
 
     # Not in the order in which they are used.
-    second: arml.Linear
-    first: arml.Linear
+    second: arml.nn.Linear
+    first: arml.nn.Linear
 
     def __call__(self, x: Array) -> Array:
         return x + self.second(jax.nn.relu(self.first(x)))
@@ -49,18 +49,18 @@ def residual(problem: Problem, *, key: PRNGKeyArray) -> eqx.Module:
     if len(problem.features) == 3:
         kernel = jax.random.normal(keys[0], (3, 3, 3, 3))
         pictures = [ResidualPictures(Conv2d(kernel, jnp.zeros(3))) for _ in range(2)]
-        return arml.network(pictures, arml.linear(4 * 4 * 3, problem.outputs, key=keys[5]))
+        return arml.network(pictures, arml.nn.linear(4 * 4 * 3, problem.outputs, key=keys[5]))
     blocks = [
-        arml.linear(*problem.features, WIDTH, key=keys[0]),
+        arml.nn.linear(*problem.features, WIDTH, key=keys[0]),
         *(
             Residual(
-                arml.linear(WIDTH, WIDTH, key=keys[2 * i]),
-                arml.linear(WIDTH, WIDTH, key=keys[2 * i - 1]),
+                arml.nn.linear(WIDTH, WIDTH, key=keys[2 * i]),
+                arml.nn.linear(WIDTH, WIDTH, key=keys[2 * i - 1]),
             )
             for i in (1, 2)
         ),
     ]
-    return arml.network(blocks, arml.linear(WIDTH, problem.outputs, key=keys[5]))
+    return arml.network(blocks, arml.nn.linear(WIDTH, problem.outputs, key=keys[5]))
 
 
 def tasks(problem: Problem) -> arml.TaskDistribution:
@@ -132,7 +132,7 @@ def test_a_network_without_a_body_is_enough_for_some(name):
 @pytest.mark.parametrize("name", ["anil", "mt-net", "mumomaml", "llama", "proto-maml", *METRIC])
 def test_others_say_in_one_line_that_they_need_more(name):
     options, net = ALGORITHMS[name].options(CLASSES), Bare(jnp.ones((4, 3)))
-    with pytest.raises(ValueError, match=r"needs a network with .*(arml\.network\(|arml\.linear)"):
+    with pytest.raises(ValueError, match=r"needs a network with .*arml\.(network\(|nn\.linear)"):
         options.build(net, CLASSES, key=KEY)
 
 

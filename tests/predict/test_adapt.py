@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import arml
+from arml.core.losses import loss_of
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
 
@@ -74,7 +75,7 @@ class Constant(arml.MetaLearner):
 
 
 def test_a_learner_of_ones_own_class_predicts_but_is_not_saved(tmp_path):
-    learner = Constant(jnp.zeros(()), arml.loss_of(Waves.problem))
+    learner = Constant(jnp.zeros(()), loss_of(Waves.problem))
     fitted = arml.fit(learner, Waves(), steps=1, batch=1, chunk=1)
     predictor = arml.adapt(fitted, X, Y)
     np.testing.assert_allclose(predictor.predict(X), np.mean(Y), atol=1e-2)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 import arml
 from arml.app.server import served
 from arml.datasets.decode import cropped
-from arml.datasets.features import IMAGENET
+from arml.datasets.features import IMAGENET_CHANNELS
 from arml.predict.head import fit_head
 from arml.predict.onnx import Graph
 from small_pictures import coloured
@@ -26,8 +26,8 @@ def network(path: Path) -> None:
     net, rng = Graph({"arml.saw": "nothing"}), np.random.default_rng(0)
     kernel, bias = rng.normal(size=(WIDTH, 3, 5, 5)) / 5, 0.1 * rng.normal(size=WIDTH)
     x = net("Cast", "pictures", to=TensorProto.FLOAT)
-    x = net("Sub", x, 255 * np.array(IMAGENET[0], np.float32))
-    x = net("Div", x, 255 * np.array(IMAGENET[1], np.float32))
+    x = net("Sub", x, 255 * np.array(IMAGENET_CHANNELS[0], np.float32))
+    x = net("Div", x, 255 * np.array(IMAGENET_CHANNELS[1], np.float32))
     x = net("Transpose", x, perm=[0, 3, 1, 2])
     x = net("Conv", x, kernel.astype(np.float32), bias.astype(np.float32), strides=[2, 2])
     net("Flatten", net("GlobalAveragePool", net("Relu", x)), output="vectors", axis=1)

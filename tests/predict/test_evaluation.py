@@ -99,7 +99,7 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
         (f"{kept} --tasks 10", "--tasks is for runs"),
         (f"{kept} --split validation", "--split is for runs: leave it out"),
         (f"{kept} --query {tmp_path}/none", "nothing at"),
-        (f"{kept} --query {tmp_path}", "is no table, and kept reads tables"),
+        (f"{kept} --query {tmp_path}", "is not a table, and kept reads tables"),
         (f"{kept} --query {table} --target bark", "no column 'bark', which the examples have"),
         (f"{kept} --query {table} --target leaf", "no column 'leaf'"),
         ("starter", "starter is a learner, and no run or predictor: `arml adapt starter --supp"),

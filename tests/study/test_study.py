@@ -15,7 +15,7 @@ from arml.experiment.contract import same
 from arml.experiment.options import fingerprint, from_json, to_json
 from arml.results import comparisons
 from arml.results.scores import Scores, pairing
-from arml.tasks.functions import FLOORS
+from arml.tasks.functions import BAYES_FLOORS
 from study import claims
 from study.__main__ import main
 from study.data import RESULTS, Study, StudyRow, StudyTable, collect, load
@@ -77,7 +77,7 @@ def test_stored_scores_are_paired_with_those_of_today():
 def test_the_floors_are_those_that_were_measured():
     floors = json.loads((RESULTS / "floor.json").read_text())
     for name, inputs in (("regression2d", (0.0, 5.0)), ("regression2d-wide", (-5.0, 5.0))):
-        assert FLOORS[inputs] == pytest.approx(floors[name]["score"]["mean"], abs=0.002)
+        assert BAYES_FLOORS[inputs] == pytest.approx(floors[name]["score"]["mean"], abs=0.002)
 
 
 def test_figures_of_the_paper():

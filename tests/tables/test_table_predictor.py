@@ -327,7 +327,7 @@ def test_keys_go_through_to_the_answers(tmp_path, command):
     assert second[:5] == ["3", "78", "b", "2", "null"]
     assert command(f"{words} --keep Nr")[0].startswith("row,label,arml_label")
     for option, refusal in (
-        ("--keep Nr --keep label", "--keep stands twice: give it once"),
+        ("--keep Nr --keep label", "--keep was given twice: give it once"),
         ("--without nothing", "no column 'nothing' to leave out"),
         ("--group nothing", "no column 'nothing' to group by"),
     ):

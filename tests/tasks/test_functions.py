@@ -7,8 +7,8 @@ import pytest
 
 from arml.core.episodes import Task
 from arml.tasks.functions import (
-    FAMILIES,
-    FLAT,
+    FAMILY_NAMES,
+    FLAT_FAMILIES,
     Functions,
     evaluate_family,
     functions_2d,
@@ -44,7 +44,7 @@ def test_formulas():
         "quadratic surface": a * x**2 + b * y**2,
         "ripple": np.sin(-a * (x**2 + y**2)) + b,
     }
-    assert tuple(expected) == FAMILIES
+    assert tuple(expected) == FAMILY_NAMES
     for i, value in enumerate(expected.values()):
         z = evaluate_family(i, jnp.asarray(coefficients), jnp.asarray(xy))
         assert z.shape == (50, 1)
@@ -55,7 +55,7 @@ def test_formulas():
 def test_inputs_are_uniform_and_flat(low, noisy):
     task = noisy if low == 0 else draw(functions_2d(low=low))
     x = np.concatenate([task.support.x, task.query.x], axis=1)
-    flat = task.family < FLAT
+    flat = task.family < FLAT_FAMILIES
     assert np.all(x[flat][..., 1] == 1)
     for values in (x[..., 0], x[~flat][..., 1]):
         assert values.min() >= low
@@ -72,8 +72,8 @@ def test_flat_is_an_option():
     assert second.min() >= 0
     # The first families ignore it: the same key with flat points gives the same targets.
     np.testing.assert_array_equal(
-        task.support.y[task.family < FLAT],
-        draw(functions_2d(), 500).support.y[task.family < FLAT],
+        task.support.y[task.family < FLAT_FAMILIES],
+        draw(functions_2d(), 500).support.y[task.family < FLAT_FAMILIES],
     )
 
 
@@ -116,7 +116,7 @@ def test_moments_of_the_priors(clean):
         per_task = np.mean(z**2, axis=(1, 2))
         error = per_task.std() / np.sqrt(len(z))
         assert abs(z.mean()) < 4 * np.sqrt(variance / len(z))
-        assert abs(per_task.mean() - variance) < 4 * error + 0.01 * variance, FAMILIES[i]
+        assert abs(per_task.mean() - variance) < 4 * error + 0.01 * variance, FAMILY_NAMES[i]
 
 
 @pytest.mark.parametrize(

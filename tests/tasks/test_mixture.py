@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from arml.tasks.functions import FAMILIES, functions_2d
+from arml.tasks.functions import FAMILY_NAMES, functions_2d
 from arml.tasks.mixture import mixture
 
 TASKS = functions_2d(noise=0.0)
@@ -24,7 +24,7 @@ def test_families_come_in_their_shares():
 
 def test_a_task_is_of_the_family_that_it_names():
     lines = drawn(mixture(TASKS).only("line"), 50)
-    assert set(np.asarray(lines.family).tolist()) == {FAMILIES.index("line")}
+    assert set(np.asarray(lines.family).tolist()) == {FAMILY_NAMES.index("line")}
     x, y = np.asarray(lines.support.x[..., 0], float), np.asarray(lines.support.y[..., 0], float)
     for own_x, own_y in zip(x, y, strict=True):  # ten points on one line
         assert np.abs(np.polyval(np.polyfit(own_x, own_y, 1), own_x) - own_y).max() < 1e-3

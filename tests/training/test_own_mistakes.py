@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.core.losses import mse
+from arml.core.losses import loss_of, mse
 from small import one_line
 
 pytestmark = pytest.mark.usefixtures("optax_promotes")
@@ -94,7 +94,7 @@ class Called(Net):
 
 def net(kind=Net, problem=LINES):
     width = problem.outputs
-    return kind(arml.linear(1, width, key=jax.random.key(0)), arml.loss_of(problem))
+    return kind(arml.nn.linear(1, width, key=jax.random.key(0)), loss_of(problem))
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_builders_that_return_nothing():
     from arml.core.registry import options_of
 
     def forgotten(net, problem, *, key, rate: float = 0.1):
-        Net(net, arml.loss_of(problem))
+        Net(net, loss_of(problem))
 
     with pytest.raises(ValueError, match=r"ForgottenOptions: .* an arml.MetaLearner, got NoneType"):
         arml.build(options_of(forgotten)(), LINES)
 
     def lost(problem, *, key, width: int = 2):
-        arml.linear(1, width, key=key)
+        arml.nn.linear(1, width, key=key)
 
     with pytest.raises(ValueError, match="LostOptions: expected build to return a network, got No"):
         arml.build("maml", LINES, network=options_of(lost)())

@@ -1,6 +1,11 @@
 """The registry of methods: the entries in `METHODS` of each module of this folder, and those that
 others register. A registered method passes the contract tests, has a recipe for each setting, and
 is trained, scored and reported like any other.
+
+Two differences from their papers hold for all methods, and their docstrings do not repeat them.
+Rates and weights of losses are for mean losses, not for sums. And all methods of a setting have the
+same base network with the same initial weights, the same normalisation, tasks in each step, queries
+and outer optimiser, except where a method's entry names others.
 """
 
 from collections.abc import Iterator

@@ -10,15 +10,14 @@ theta <- (1 - b) theta - a grad L_support(theta).
 
 Differences
 - Rates are for mean losses.
-- The rate of each array and step is learned as a multiple of `inner_rate`, where [2] learns the
-  rate itself: Adam's steps would double the small rates of regression at once.
+- The rate of each array and step is learned as a multiple of `inner_rate`. [2] learns the rate
+  itself: one step of Adam would double the small rates of regression.
 - The network's outputs are factors less one, and its last layer starts near zero. So it is MAML
   with a slight decay at first. In [2] the first factors are random, about zero.
-- A task may take more steps than in training. Each further one has the values of the last.
+- A task may take more steps than in training. Each further step uses the values of the last.
 - On 2-D regression the norms of the inner (1,000) and outer gradients (10) have bounds.
-- The outer gradient passes through all that the network reads; in [2] not through the gradients.
-- Base networks, batches and the outer rate are those of the other methods. The authors have 48
-  filters, and batch normalisation with a learned scale.
+- The outer gradient passes through all inputs of the network; in [2] not through the gradients.
+- The authors have 48 filters, and batch normalisation with a learned scale.
 """
 
 from dataclasses import dataclass
@@ -34,17 +33,14 @@ from arml.core.inner import InnerOptions, Rule, adaptable, usual_rate
 from arml.core.learner import Network
 from arml.nn.networks import MLP, Linear, mlp
 
-SMALL = 0.01
-"""Factor of the initial weights of the last layer."""
-DECAY = 5e-4
-"""The initial weight decay, as a share of the inner rate."""
+INITIAL_DECAY = 5e-4  # as a share of the inner rate
 
 
 class Generator(Rule):
     """One inner step with generated rates and decays. Eq. (2) to (4)."""
 
     net: MLP
-    """g, from the means of gradients and weights to factors of rates and decays, less one."""
+    """g: maps the means of gradients and weights to factors of rates and decays, less one."""
     rate: float
     multiples: Float[Array, "steps arrays"]
     """Learned rates, as multiples of `rate`."""
@@ -56,9 +52,9 @@ class Generator(Rule):
         """For the arrays of `part`: one hidden layer, as wide as the input."""
         n = len(jax.tree.leaves(part))
         first, last = mlp((2 * n, 2 * n, 2 * n), key=key).layers
-        net = MLP((first, Linear(SMALL * last.weight, last.bias)))
+        net = MLP((first, Linear(0.01 * last.weight, last.bias)))  # factors start near one
         ones = jnp.ones((max(steps, 1), n), jnp.float32)
-        return cls(net, rate, ones, DECAY * rate * ones)
+        return cls(net, rate, ones, INITIAL_DECAY * rate * ones)
 
     def __call__(self, part: PyTree, gradient: PyTree, step: int | Array) -> PyTree:
         weights, structure = jax.tree.flatten(part)
@@ -78,7 +74,6 @@ class ALFAOptions(InnerOptions):
     nothing: the rates are learned in any case."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> MAML:
-        """The learner for the base network `net`; the key draws the weights of the generator."""
         generator = Generator.drawn(adaptable(net), self.inner_rate, self.inner_steps, key=key)
         return MAML(net=net, inner=self.descent(net, generator), problem=problem)
 

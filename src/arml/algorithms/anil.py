@@ -1,11 +1,10 @@
-"""ANIL: a task adapts the linear head alone. All tasks share the body, which is meta-learned
-through the adapted head. The paper finds that MAML's inner loop, too, hardly changes the features.
+"""ANIL: a task adapts only the linear head. All tasks share the body, which is meta-learned
+through the adapted head. The paper finds that MAML's inner loop also hardly changes the features.
 
 [1] Raghu, Raghu, Bengio and Vinyals, Rapid Learning or Feature Reuse?, ICLR 2020 (no official
     code).
 
 Differences
-- The inner rate is for mean losses.
 - ARML's paper does not compare with it.
 """
 
@@ -23,8 +22,7 @@ from arml.nn.networks import BaseNetwork, with_body
 
 
 class ANIL(Learner):
-    """head' = head - rate * grad L_support(head o body), repeated; the features are computed
-    once."""
+    """head' = head - rate * grad L_support(head o body), repeated, on fixed features."""
 
     net: BaseNetwork
     inner: GradientDescent
@@ -41,8 +39,8 @@ class ANIL(Learner):
 
 @dataclass(frozen=True, kw_only=True)
 class ANILOptions(InnerOptions):
-    """ANIL: a task adapts the head alone, on shared features. One rate for the
-    head, or a learned rate for each of its parameters."""
+    """ANIL: a task adapts the head alone, on shared features. It has one rate for the head, or a
+    learned rate for each of its parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ANIL:
         net = with_body(net, "ANIL")

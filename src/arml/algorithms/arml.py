@@ -1,29 +1,27 @@
 """ARML: a task becomes a graph of prototypes, which reads a learned graph of meta-knowledge. The
-reading tailors the shared initialisation.
+result modulates the shared initialisation.
 
-This file is the paper's method, Eq. (2) to (11) in the paper's order, with its ablations and its
-presets: the paper's text, the authors' code, and FiLM gates. Our extensions are in
-`arml_extensions.py`.
+This file is the paper's method, Eq. (2) to (11) in the paper's order, with its ablations and three
+presets: the paper's text, the authors' code, and FiLM gates. `arml_extensions.py` has ours.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020. Equation
     numbers are this paper's.
 [2] The authors' code, huaxiuyao/ARML (TensorFlow 1). The preset `official` behaves like it.
 
 Differences
-- Rates and the reconstruction weights are for mean losses. The authors' image code divides losses
-  by the shots and sums them: its inner rate .01 is .05 here (5 ways), and its weight .01 is
-  .01 * shots / (ways * queries).
-- `paper`: the text's image step sizes (inner .001, outer .01) are the code's, swapped; we use those
-  of the code. The text does not give the weights mu_1 and mu_2. It has Frobenius norms where the
+- The authors' image code divides losses by the shots and sums them: its inner rate .01 is .05 here
+  (5 ways), and its weight .01 of the reconstruction is .01 * shots / (ways * queries).
+- `paper`: the text's image step sizes (inner .001, outer .01) are those of the code, swapped. We
+  use the code's. The text does not give the weights mu_1 and mu_2. It has Frobenius norms where the
   code has means, so the code's .01 is divided by the number of entries of a mean.
 - `paper`: the text's one-layer GCN has the symmetric normalisation of the paper that it cites. The
-  authors' code normalises by row, so that the edges between vertices have no effect.
-- `paper`: E and F are two layers "with 40 neurons". They have ReLU, as the base network has, which
-  the paper describes in the same words. The authors' code has one linear layer for both.
+  authors' code normalises by row, and then the edges between vertices have no effect.
+- `paper`: E and F are two layers "with 40 neurons". They have ReLU, because the paper describes the
+  base network, which has ReLU, in the same words. The authors' code has one linear layer for both.
 - `paper`: Eq. (4) and (5) give a vertex an edge to itself, sigma(b). Here the diagonals of both
   relations are zero, as in the authors' code; message passing adds its own self-loops.
-- `paper`: in regression E and F read the pairs (x, y), as in the authors' code. Eq. (3) has x
-  alone, which says nothing of the function.
+- `paper`: in regression E and F read the pairs (x, y), as in the authors' code. Eq. (3) has only x,
+  which does not depend on the function.
 - `paper`: Eq. (8) and (9) sum over the K prototypes and divide by the number of samples. Here the
   codes are means over the prototypes.
 - Ablation IV (`vertices=0`) also loses the links of ablation III: links only direct the messages of
@@ -49,11 +47,7 @@ from arml.core.episodes import Examples, Problem
 from arml.core.inner import InnerOptions, usual_rate
 from arml.core.learner import Network
 from arml.nn import modulation
-from arml.nn.autoencoders import (
-    GRUAutoencoder,
-    MLPAutoencoder,
-    Summary,
-)
+from arml.nn.autoencoders import GRUAutoencoder, MLPAutoencoder, Summary
 from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.graphs import Edges, MessagePassing, Nodes, by_row, message_passing, symmetric
 from arml.nn.heads import Labels, Samples, class_means
@@ -77,11 +71,11 @@ class ClassMeans(eqx.Module):
 
 
 class SoftClusters(eqx.Module):
-    """P = softmax(W_p E(X) + b_p), c_k = P[k] F(X): an assignment that is learned. Eq. (3).
+    """P = softmax(W_p E(X) + b_p), c_k = P[k] F(X): a learned assignment. Eq. (3).
 
     The prototypes are weighted sums, not means: they grow with the number of shots, as in the
-    paper's formula and in the authors' code. With more examples than in its training, a learner
-    gets larger prototypes than it ever saw, and diverges; `most` bounds them.
+    paper's formula and in the authors' code. With more examples than in training the prototypes
+    are larger than in training, and the learner diverges; `most` bounds them.
     """
 
     assign: Linear
@@ -124,7 +118,7 @@ def unlinked(nodes: Nodes) -> Edges:
     return jnp.zeros((len(nodes), len(nodes)), nodes.dtype)
 
 
-# The graph of meta-knowledge, and how a task reads it.
+# The graph of meta-knowledge, which a task reads.
 
 
 class Reading(NamedTuple):
@@ -139,8 +133,8 @@ class Reading(NamedTuple):
 
 
 class MetaKnowledgeGraph(eqx.Module):
-    """Learned vertices, their relations, and how a task's prototypes read them. One super-graph
-    joins the prototypes to the vertices; messages travel along its weighted edges."""
+    """Learned vertices and their relations. One super-graph joins a task's prototypes to the
+    vertices, and messages pass along its weighted edges."""
 
     vertices: Float[Array, "vertices d"]
     """H_G."""
@@ -226,8 +220,8 @@ class Relational(Embedder):
 
 
 class ARML(Conditioned):
-    """Encode the task, Eq. (2) to (9); tailor the shared initialisation to its code, Eq. (10), or
-    by the modulation of an ablation; descend, Eq. (1). The outer loss is Eq. (11).
+    """Encode the task, Eq. (2) to (9), modulate the shared initialisation, Eq. (10), and descend,
+    Eq. (1). The outer loss is Eq. (11).
 
         isinstance(arml.build("arml", tasks), arml.ARML)
 
@@ -246,30 +240,27 @@ class ARML(Conditioned):
 
 standard_normal = jax.nn.initializers.normal(1.0)
 """Vertices as large as the embeddings of `PooledEmbedding`."""
-SEQUENCES: dict[str, Callable[[Array, Array], Array]] = {
+AUTOENCODER_INPUTS: dict[str, Callable[[Array, Array], Array]] = {
     # The paper's text, the authors' code for regression, and their code for images: each prototype
     # together with its class as a one-hot vector.
     "prototypes": lambda e, c: c,
     "samples": lambda e, c: e,
     "labelled prototypes": lambda e, c: jnp.concatenate([c, jnp.eye(len(c), dtype=c.dtype)], 1),
 }
-SUMMARIES: dict[str, Callable[..., Summary]] = {
+SUMMARY_AUTOENCODERS: dict[str, Callable[..., Summary]] = {
     "gru": GRUAutoencoder.drawn,
     "mlp": MLPAutoencoder.drawn,
 }
-ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
-NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
-MESSAGES = {"authors": truncated_normal(1.0), "glorot": glorot}
-KEYS = (
-    *("embed", "clusters", "summary", "reading", "vertices"),
-    *("relate", "connect", "propagate", "gate", "shift"),
-)
-"""The parts that draw weights."""
+RECONSTRUCTION_ERRORS = {"mean": jnp.mean, "frobenius": jnp.sum}
+ADJACENCY_NORMALISATIONS = {"row": by_row, "symmetric": symmetric}
+MESSAGE_INITIALISERS = {"authors": truncated_normal(1.0), "glorot": glorot}
 
 
 def keys_of(key: PRNGKeyArray) -> dict[str, PRNGKeyArray]:
-    """A key for each part."""
-    return dict(zip(KEYS, jax.random.split(key, len(KEYS)), strict=True))
+    """A key for each part that draws weights."""
+    parts = ["embed", "clusters", "summary", "reading", "vertices"]
+    parts += ["relate", "connect", "propagate", "gate", "shift"]
+    return dict(zip(parts, jax.random.split(key, len(parts)), strict=True))
 
 
 def drawn_vertices(
@@ -285,8 +276,8 @@ class ARMLOptions(InnerOptions):
     """ARML's parts. `official` and `paper` both have these defaults on 2-D regression."""
 
     structure: Literal["classes", "clusters", "mean", "samples"] = "clusters"
-    """The kind of prototypes: one for each class, soft cluster, or sample (II); or a single one for
-    the task, the mean of all samples (I)."""
+    """The kind of prototypes: one for each class, for each soft cluster, or for each sample (II);
+    or a single one for the task, the mean of all samples (I)."""
     clusters: Size = 2
     """Number of soft clusters."""
     links: Literal["relations", "none"] = "relations"
@@ -312,21 +303,21 @@ class ARMLOptions(InnerOptions):
     gate: Literal["sigmoid", "tanh", "film"] = "sigmoid"
     """Modulation of the initialisation; tanh is VIII, film is IX."""
     granularity: Literal["parameter", "filter", "unit"] = "parameter"
-    """One gate for each parameter, for each filter (VII), or for each hidden unit. The last acts
-    before the activation and not on weights: batch normalisation cancels the scale of a filter."""
+    """One gate for each parameter, for each filter (VII), or for each hidden unit. A unit's gate
+    acts before its activation, not on weights: batch normalisation cancels a filter's scale."""
     gamma_s: AboveZero = 2**0.5
     """Scale of the distances between prototypes and vertices, Eq. (6)."""
     width: Size = 40
     """Dimension d of embeddings, prototypes, vertices and of each of the two codes."""
     hidden: tuple[Size, ...] = ()
-    """Hidden layers of the embedding of vectors; without any it is linear."""
+    """Hidden layers of the embedding of vectors; it is linear if empty."""
     activation: Literal["none", "relu"] = "none"
     """Activation of the embedding of vectors; images have ReLU."""
     own_values: bool = False
-    """An embedding F of its own for the values that the soft clusters sum, Eq. (3)."""
+    """A separate embedding F for the values that the soft clusters sum, Eq. (3)."""
     pictures: Literal["authors", "pooled"] = "authors"
-    """Embedding of images: the authors' network, or filters pooled over the picture. Initial
-    vertices are the authors' too (Glorot-uniform, as single rows), or as large as pooled
+    """Embedding of images: the authors' network, or filters pooled over the picture. The initial
+    vertices follow it: the authors' (Glorot-uniform, as single rows), or as large as pooled
     embeddings."""
     window: Size = 3
     """Window of the convolutions in the authors' image embedding."""
@@ -363,8 +354,11 @@ class ARMLOptions(InnerOptions):
         )
 
     def encoder(self, problem: Problem, keys: dict[str, PRNGKeyArray]) -> Relational:
-        """The task encoder."""
-        summary = partial(SUMMARIES[self.summary], code=self.width, total=ERRORS[self.error])
+        summary = partial(
+            SUMMARY_AUTOENCODERS[self.summary],
+            code=self.width,
+            total=RECONSTRUCTION_ERRORS[self.error],
+        )
         labels = problem.outputs if self.sequence == "labelled prototypes" else 0
         structures: dict[str, Structure] = {
             "classes": ClassMeans(problem.outputs),
@@ -386,7 +380,7 @@ class ARMLOptions(InnerOptions):
             embed=embed(key=keys["embed"]),
             embed_values=embed(key=other) if self.own_values else None,
             structure=structures[self.structure],
-            sequence=SEQUENCES[self.sequence],
+            sequence=AUTOENCODER_INPUTS[self.sequence],
             summarise=summary(self.width + labels, key=keys["summary"]),
             graph=self.graph(keys) if self.vertices else None,
             summarise_reading=summary(self.width, key=keys["reading"]) if self.vertices else None,
@@ -395,7 +389,6 @@ class ARMLOptions(InnerOptions):
         )
 
     def graph(self, keys: dict[str, PRNGKeyArray]) -> MetaKnowledgeGraph:
-        """The meta-knowledge graph."""
         relate: Callable[[Nodes], Edges] = unlinked
         if self.links == "relations":
             relate = Relations(linear(self.width, 1, key=keys["relate"]))
@@ -404,8 +397,8 @@ class ARMLOptions(InnerOptions):
             message_passing,
             self.propagation,
             self.width,
-            init=MESSAGES[self.message_init],
-            normalise=NORMALISATIONS[self.normalise],
+            init=MESSAGE_INITIALISERS[self.message_init],
+            normalise=ADJACENCY_NORMALISATIONS[self.normalise],
         )
         return MetaKnowledgeGraph(
             vertices=drawn_vertices(init, self.vertices, self.width, key=keys["vertices"]),
@@ -420,7 +413,7 @@ class ARMLOptions(InnerOptions):
     def modulation(
         self, net: Network, code: int, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> Modulate:
-        """The modulation of the initialisation `net` by a code of `code` numbers. Eq. (10)."""
+        """The modulation of `net` by a code of `code` numbers. Eq. (10)."""
         if self.granularity == "unit":
             act, scale, key = modulation.UNITS[self.gate], code**-0.5, keys["gate"]
             return modulation.UnitModulation.drawn(
@@ -439,8 +432,8 @@ class ARMLOptions(InnerOptions):
 
 
 def on_vectors(options: ARMLOptions, problem: Problem) -> ARMLOptions:
-    """For classification of vectors, one gate for each unit instead of each weight: a vector may
-    have a thousand numbers, and then each unit has as many weights."""
+    """For classification of vectors, one gate for each unit instead of one for each weight: a
+    vector may have a thousand numbers, and each unit then has a thousand weights."""
     if problem.kind == "regression" or problem.spatial:
         return options
     return replace(options, granularity="filter")
@@ -478,7 +471,7 @@ def official(problem: Problem) -> ARMLOptions:
 
 
 def _film(problem: Problem) -> ARMLOptions:
-    """The paper's method with FiLM gates, and the options that measured best with them on 2-D
+    """The paper's method with FiLM gates, and the options that were best with them on 2-D
     regression."""
     if problem.kind == "regression":
         return ARMLOptions(
@@ -488,9 +481,8 @@ def _film(problem: Problem) -> ARMLOptions:
             width=64,
             clusters=4,
             gate="film",
-            # FiLM does not bound the weights that it makes. While the encoder learns, a rare task
-            # starts with a loss of 40,000 and a curvature of 46 / inner_rate: each inner step then
-            # raises the loss, and the fifth overflows. Once trained, 0.2% of tasks reach the bound.
+            # FiLM does not bound the weights. While the encoder learns, a rare task starts with a
+            # loss of 40,000, and its fifth step overflows. Once trained, 0.2% reach the bound.
             inner_bound=100.0,
         )
     options = ARMLOptions(
@@ -507,15 +499,15 @@ def _film(problem: Problem) -> ARMLOptions:
         mu_1=1e-3,
         mu_2=1e-3,
     )
-    # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs, and
-    # a vector may have a thousand that are positive. On such synthetic vectors, 100 outer steps
-    # took the accuracy from 93% to 39% with weights, and left it at 98% with units.
+    # Units, not weights: one shift of all weights of a unit moves it by the sum of its inputs. On
+    # vectors of a thousand positive numbers, 100 outer steps reached 39% with weights, 98% with
+    # units.
     pooled = problem.spatial
     return replace(options, pictures="pooled" if pooled else "authors", granularity="unit")
 
 
 ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
-    # A mean, or the samples, need no values of their own: F of Eq. (3) goes with the clusters.
+    # F of Eq. (3) serves the clusters only: a mean and the samples do not need it.
     "I": ("no prototype-based graph", {"structure": "mean", "own_values": False}),
     "II": ("no prototype", {"structure": "samples", "own_values": False}),
     "III": ("no prototype links", {"links": "none"}),
@@ -529,7 +521,7 @@ ABLATIONS: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 """The nine rows of the paper's ablation study, each a change of the options."""
 
-PAPER = Method(
+ARML_PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",
     options_class=ARMLOptions,
@@ -537,8 +529,8 @@ PAPER = Method(
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
     preset=paper,
     settings={
-        # At three times the rate `arml-paper` was far worse after 120 steps. A search over 400
-        # steps prefers ten times (study/README.md), but the study's runs have this one.
+        # At three times the rate it was far worse after 120 steps. A search over 400 steps prefers
+        # ten times (study/README.md), but the study's runs have this one.
         "small images": {"outer": {"outer_rate": 0.001}},
         "many families": {"algorithm": {"vertices": 8}},  # the paper's; Plain-Multi has 4
     },
@@ -547,9 +539,9 @@ PAPER = Method(
     variants=ABLATIONS,
 )
 METHODS = (
-    PAPER,
+    ARML_PAPER,
     replace(
-        PAPER,
+        ARML_PAPER,
         name="arml-official",
         title="ARML, authors' code",
         about="ARML as the authors' code has it.",
@@ -559,7 +551,7 @@ METHODS = (
         dead=(".encode.graph.connect",),
     ),
     replace(
-        PAPER,
+        ARML_PAPER,
         name="arml-film",
         title="ARML, FiLM",
         about="ARML with FiLM gates, its options chosen on 2-D regression.",

@@ -1,24 +1,24 @@
-"""Our extensions of ARML: vertices own modulations of the network, a task reads them directly, and
-the head is made from the task's examples. In classification a task reads the vertices by the base
-network's own features, in regression by an embedding of the pairs (x, y).
+"""Our extensions of ARML: each vertex has a modulation of the network, a task reads the vertices
+directly, and the head is made from the task's examples. In classification a task reads the vertices
+by the base network's features, in regression by an embedding of the pairs (x, y).
 
-**Vertices own modulations.** In `arml.py` one dense layer makes all gates from the task's code.
-Here each vertex owns templates [2] (a scale and a shift of every unit), or layers that make these
-from the task's mean prototype; with `weights` it also owns an offset of every weight, a mixture of
-initialisations as in [3]. The code is the reading: how much the task's prototypes read each vertex,
-on average (Eq. 6 of [1]). There are no autoencoders and no messages. The vertices follow the
-prototypes by soft k-means, so that they separate where tasks differ.
+**Modulations of vertices.** In `arml.py` one dense layer makes all gates from the task's code. Here
+each vertex has templates [2] (a scale and a shift of every unit), or layers that make these from
+the task's mean prototype. With `weights` it also has an offset of every weight, a mixture of
+initialisations as in [3]. The code is the reading: the mean weight of each vertex for the task's
+prototypes (Eq. 6 of [1]). There are no autoencoders and no messages. The vertices follow the
+prototypes by soft k-means, and so separate where tasks differ.
 
-**Reading by evidence.** The places of prototypes are learned, and tell little early in training. If
-the head is Bayesian (`arml.nn.heads.RidgeHead`, [4]), the probability of a support set under a
-vertex's network is known in closed form, before any step of learning. By Bayes' rule
+**Reading by evidence.** The embedding of prototypes is learned, and is hardly informative early in
+training. If the head is Bayesian (`arml.nn.heads.RidgeHead`, [4]), the probability of a support set
+under a vertex's network has a closed form, before any step of learning. By Bayes' rule
 
     a_v = p_v p(y | x, theta_v)^rho / sum_u p_u p(y | x, theta_u)^rho,
 
-where the prior p_v is the reading by places, theta_v is the shared initialisation with the
+where the prior p_v is the reading by the prototypes, theta_v is the shared initialisation with the
 modulation of vertex v, and rho is learned. Gradients pass through a_v. The task's own code, and so
-p_v and theta_v, depend on the same y, which counts the examples twice; a learned rho can make up
-for it. A task blends the weights of the networks, where a mixture would blend their predictions.
+p_v and theta_v, depend on the same y, which counts the examples twice. A learned rho can correct
+this. A task blends the weights of the networks, where a mixture would blend their predictions.
 
 [1] Yao, Wu, Tao, Li, Ding, Li and Li, Automated Relational Meta-learning, ICLR 2020.
 [2] Triantafillou, Larochelle, Zemel and Dumoulin, Learning a Universal Template for Few-shot
@@ -42,7 +42,7 @@ from msgspec import Meta
 
 from arml.algorithms.arml import (
     ARML,
-    PAPER,
+    ARML_PAPER,
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
@@ -54,13 +54,7 @@ from arml.algorithms.arml import (
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import (
-    Embedder,
-    Encoder,
-    Head,
-    Modulate,
-    the_learned_head,
-)
+from arml.algorithms.conditioned import Embedder, Encoder, Head, Modulate, the_learned_head
 from arml.algorithms.method import Changes
 from arml.core.checks import AboveZero, Size, classes_only
 from arml.core.episodes import Examples, Problem
@@ -79,13 +73,13 @@ from arml.nn.heads import (
 from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
-# The encoder: a task's code is how much it reads each vertex.
+# The encoder: a task's code is its weight of each vertex.
 
 
 class Spread(eqx.Module):
     """One prototype for the task: for each feature, the share of its variance that lies between
-    classes (the correlation ratio, from 0 to 1). It shows which features tell the classes apart.
-    This needs the spread within classes, and so two shots or more: class means do not show it."""
+    classes (the correlation ratio, from 0 to 1). It shows which features separate the classes. It
+    needs two shots or more, because it compares with the spread within classes."""
 
     ways: int = eqx.field(static=True)
 
@@ -117,15 +111,15 @@ class VertexTrace(NamedTuple):
     embeddings: Float[Array, "n d"]
     prototypes: Prototypes
     reading: Reading
-    """Its `links` have the chosen weights in each row, if the learner reads by evidence."""
+    """Its `links` have the weights by evidence in each row, if the learner reads by evidence."""
     weights: Float[Array, " vertices"]
-    """a: how much the task reads each vertex."""
+    """a: the task's weight of each vertex."""
     surprise: Float[Array, ""]
 
 
 class VertexReader(Embedder):
-    """The code is the reading: how much the task's prototypes read each vertex, on average. The
-    vertices learn to stand where prototypes are."""
+    """The code is the reading: the mean weight of each vertex for the task's prototypes. The
+    vertices learn to be where prototypes are."""
 
     embed: Embed
     structure: Structure
@@ -136,7 +130,6 @@ class VertexReader(Embedder):
     """Whether the task's mean prototype follows in the code."""
 
     def trace(self, support: Examples) -> VertexTrace:
-        """The encoding of one support set, step by step."""
         embeddings = self.embed(support)
         prototypes = self.structure(embeddings, embeddings, support.y)
         reading = self.graph(prototypes)
@@ -152,14 +145,14 @@ class VertexReader(Embedder):
         return code, self.mu * found.surprise
 
 
-# What the vertices own. A task blends it by how much it reads each vertex.
+# The modulations of the vertices, which a task blends with its weights.
 
 
 class Templates(eqx.Module):
-    """Each vertex owns a scale and a shift of the units of each block: tau_v, which starts at zero.
-    A task blends them: tau = sum_v a_v tau_v. With `weights` a vertex owns a linear layer from the
-    task's own code instead, tau_v = W_v code + b_v, and the code follows the reading a. With
-    `offsets` a vertex also owns a shift of every weight of the network, theta + sum_v a_v D_v: a
+    """Each vertex has a scale and a shift of the units of each block: tau_v, which starts at zero.
+    A task blends them: tau = sum_v a_v tau_v. With `weights` a vertex instead has a linear layer
+    from the task's own code, tau_v = W_v code + b_v, and the code follows the reading a. With
+    `offsets` a vertex also has a shift of every weight of the network, theta + sum_v a_v D_v: a
     mixture of initialisations, as in [3], in one graph.
     """
 
@@ -203,7 +196,6 @@ class Templates(eqx.Module):
     def parts(
         self, code: Float[Array, " both"]
     ) -> tuple[Float[Array, " vertices"], Float[Array, " d"]]:
-        """The reading, and the task's own code."""
         reading, own = jnp.split(code, [len(self.biases[0])])
         return reading, own
 
@@ -234,15 +226,15 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
 
 
 class ExtendedARML(ARML):
-    """ARML whose head is made from the task's examples, or whose vertices own modulations.
-    `choose` may weigh the vertices anew by how well their networks explain the support set."""
+    """ARML whose head is made from the task's examples, or whose vertices have modulations.
+    `choose` may replace the weights of the vertices by those of the evidence."""
 
     choose: "Choose | None" = None
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
 
     def look(self, support: Examples) -> Examples:
-        """What the encoder reads. No gradient passes through the network's features."""
+        """The encoder's input. No gradient passes through the network's features."""
         if not self.reads_features:
             return support
         return Examples(jax.lax.stop_gradient(self.net.body(support.x)), support.y)
@@ -274,22 +266,22 @@ Choose = Callable[[ExtendedARML, Examples, Code], Code]
 """Replaces the reading at the beginning of a code."""
 
 
-# Reading by how well the networks of the vertices explain the examples.
+# Reading by evidence: the probability of the examples under the network of each vertex.
 
 
 class Evidence(eqx.Module):
-    """Replaces the reading in a code by the reading by evidence. The vertices own layers
+    """Replaces the reading in a code by the reading by evidence. The vertices have layers
     (`Templates`), and the head is a `RidgeHead`."""
 
     log_noise: Float[Array, ""]
     """Logarithm of a variance that weighs the misfit against the volume. The query loss trains it,
-    so it is no estimate of the noise."""
+    so it does not estimate the noise."""
     log_power: Float[Array, ""]
-    """Logarithm of rho. Below one, an unsure network does not commit itself to one vertex."""
+    """Logarithm of rho. If rho is below one, an uncertain task still reads several vertices."""
 
     @classmethod
     def initial(cls) -> "Evidence":
-        """With noise of 1, and a power below one, so that at first all vertices are read."""
+        """With noise of 1, and a power below one: at first all vertices are read."""
         return cls(jnp.zeros((), jnp.float32), jnp.full((), -1.0, jnp.float32))
 
     def __call__(self, learner: ExtendedARML, support: Examples, code: Code) -> Code:
@@ -329,12 +321,12 @@ def near_the_middle(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike)
 
 HEAD_SCALE = 0.05
 """Initial scale of the distances to prototypes, and initial variance of the weights of a ridge
-head, in units of the noise's. Both are learned."""
+head, in units of the noise's variance. Both are learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedARMLOptions(InnerOptions):
-    """ARML with vertices that own modulations of the network."""
+    """ARML whose vertices have modulations of the network."""
 
     head: Literal["learned", "prototypes", "ridge"] = "learned"
     """Head that a task starts from: one that all tasks share; one made from the task's prototypes;
@@ -342,14 +334,14 @@ class ExtendedARMLOptions(InnerOptions):
     vertices: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Vertices of the graph."""
     read_by: Literal["place", "evidence"] = "place"
-    """How a task reads the vertices: by the places of its prototypes, or also by how well the
-    network of each vertex explains its support set. The latter is for regression, for vertices that
-    own layers, and for the head ridge."""
+    """Weights of the vertices: from the distances to the prototypes (`place`), or also from the
+    probability of the support set under the network of each vertex (`evidence`: for regression,
+    the gates `layers` and `weights`, and the head `ridge`)."""
     gate: Literal["templates", "code", "layers", "weights"] = "templates"
-    """What tailors the network. `templates`: each vertex owns a scale and a shift of every unit.
-    In classification `code`: the gates of the paper, Eq. (2) to (10). In regression
-    `layers`: each vertex owns layers that make scales and shifts from the mean prototype;
-    `weights`: and an offset of every weight."""
+    """Modulation of the network. `templates`: each vertex has a scale and a shift of every unit. In
+    classification `code`: the gates of the paper, Eq. (2) to (10). In regression `layers`: each
+    vertex has layers that make scales and shifts from the mean prototype; `weights`: also an offset
+    of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices. The gate `code`
     has the paper's reconstruction errors instead."""
@@ -358,7 +350,7 @@ class ExtendedARMLOptions(InnerOptions):
     width: Size = 64
     """Dimension of the embedding and of the vertices in regression."""
     hidden: tuple[Size, ...] = ()
-    """Hidden layers of the embedding in regression; without any it is linear."""
+    """Hidden layers of the embedding in regression; it is linear if empty."""
 
     def check(self) -> None:
         super().check()
@@ -422,7 +414,6 @@ class ExtendedARMLOptions(InnerOptions):
     def encoder(
         self, net: BaseNetwork, problem: Problem, keys: dict[str, PRNGKeyArray]
     ) -> VertexReader:
-        """The task encoder."""
         embed: Embed
         structure: Structure = sample_mean
         init: Callable[..., Array]
@@ -453,13 +444,13 @@ class ExtendedARMLOptions(InnerOptions):
 
 
 def extended(problem: Problem) -> ExtendedARMLOptions:
-    """Ours, and the best that we have.
+    """Our presets.
 
     On pictures the paper's gates tailor the body of the network to the task's code, Eq. (2) to
-    (10). The head is made from the prototypes of the tailored body, whose distances have a learned
-    scale. One inner step on body and head follows, Eq. (1). For regression each vertex owns a
-    network and ridge regression finds its head. A task reads a vertex by how well this network
-    explains the examples. For other tasks see `with_templates`.
+    (10). The head is made from the prototypes of the tailored body, with a learned scale, and one
+    inner step on body and head follows, Eq. (1). For regression every vertex has a network, ridge
+    regression finds its head, and the evidence sets the weights of the vertices. For other tasks
+    see `with_templates`.
     """
     if problem.form.like == "pictures":
         return ExtendedARMLOptions(
@@ -474,37 +465,37 @@ def extended(problem: Problem) -> ExtendedARMLOptions:
         gate="weights",
         read_by="evidence",
         vertices=8,
-        gamma_s=64**0.5,  # in many dimensions all places are far: less would read one vertex
+        gamma_s=64**0.5,  # distances are large in many dimensions: less would read one vertex
     )
 
 
 def with_templates(problem: Problem) -> ExtendedARMLOptions:
-    """For classification every vertex owns a modulation of the whole network. A task reads the
+    """For classification every vertex has a modulation of the whole network. A task reads the
     vertices by how its features spread within and between classes, and the nearest prototype
     classifies. With one example of each class there is no spread, and all tasks read alike."""
     return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
 
 
 def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
-    """For regression, where a blend of a few templates cannot express a function's coefficients,
-    each vertex owns layers: they map the task's mean embedding to a modulation."""
+    """For regression: each vertex has layers that map the task's mean embedding to a modulation. A
+    blend of a few templates could not express the coefficients of a function."""
     return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
 
 
-HE: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
-_ARML = replace(
-    PAPER,
+HE_AND_CLIP: Changes = {"network": {"init": "he"}, "outer": {"clip": 10.0}}
+_EXTENDED_ARML = replace(
+    ARML_PAPER,
     name="arml",
     kind="arml",
     options_class=ExtendedARMLOptions,
     title="ARML, extended",
     about="ARML, extended by us: a head of prototypes for pictures, evidence for regression.",
-    paper=f"ours, after {PAPER.paper}",
+    paper=f"ours, after {ARML_PAPER.paper}",
     preset=extended,
     variants={},
     settings={
         "regression": {
-            **HE,
+            **HE_AND_CLIP,
             "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 0.02, "schedule": "cosine"},
         }
     },
@@ -512,23 +503,23 @@ _ARML = replace(
     exceptions=EXCEPTIONS,
 )
 METHODS = (
-    _ARML,
+    _EXTENDED_ARML,
     replace(
-        _ARML,
+        _EXTENDED_ARML,
         name="arml-templates",
         title="ARML, templates",
-        about="ARML whose vertices own scales and shifts of the network's units.",
+        about="ARML whose vertices have scales and shifts of the network's units.",
         kinds=("classification",),
         preset=with_templates,
         settings={},
     ),
     replace(
-        _ARML,
+        _EXTENDED_ARML,
         name="arml-layers",
         title="ARML, own layers",
-        about="ARML for regression whose vertices own layers and are read by place.",
+        about="ARML for regression whose vertices have layers, without evidence.",
         kinds=("regression",),
         preset=with_own_layers,
-        settings={"regression": HE},
+        settings={"regression": HE_AND_CLIP},
     ),
 )

@@ -16,10 +16,9 @@ Differences
   sets. Likelihood, prior and kernel share the factor, so the posterior is not tempered. As in [1],
   a particle's own gradient has the weight 1/particles.
 - There are 5 particles. The follower takes 5 steps, as the other methods do, and the leader one
-  more. Networks and batches are those of the other methods. [2] has 10 particles, 1 step, three
-  hidden layers, 10 tasks and a decay of .98.
+  more. [2] has 10 particles, 1 step, three hidden layers, 10 tasks and a decay of .98.
 - On regression the outer gradient has a bound (.03: its norm is near .01 and has spikes of thirty
-  times that) and the outer rate falls: with neither, three of three trainings were thrown off.
+  times that) and the outer rate falls: with neither, three of three trainings diverged.
 - The step on the log precision of the weights is divided by the number of weights instead: divided
   by the number of labels, it would overshoot in the larger networks.
 - The precision of the noise starts at 2, where the likelihood's gradient is that of the mean
@@ -29,8 +28,8 @@ Differences
   does so on images, but has no code for it; here it is the default for images.
 - The first particle is the given base network. The weights of the others are drawn from a normal of
   the same root mean square, array by array; vectors (zero biases) start as they are.
-- The network normalises queries in its own way for the leader, too.
-- The training loss is the chaser loss, which does not measure quality: the validation score does.
+- The leader's queries are also normalised as the network does it.
+- The training loss is the chaser loss. It does not measure quality: the validation score does.
 """
 
 import math
@@ -52,14 +51,9 @@ from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import combine_of
 from arml.nn.networks import with_body
 
-LAMBDA, GAMMA = (2.0, 2.0), (2.0, 0.2)
+WEIGHT_PRECISION_PRIOR, NOISE_PRECISION_PRIOR = (2.0, 2.0), (2.0, 0.2)
 """Shape and rate of the precisions' Gamma priors: of the weights, and of the noise."""
-NOISE = 2.0
-"""The noise's precision at the start."""
-AHEAD = 1
-"""Steps on support and query set that the leader takes after the follower's."""
-SMALLEST = 1e-6
-"""Floor of the bandwidth."""
+
 
 Flat = Float[Array, "particles numbers"]
 _Outputs = Callable[[PyTree], Float[Array, "n outputs"]]
@@ -87,7 +81,7 @@ def stein(particles: Flat, gradients: Flat) -> Flat:
     norms = jnp.diagonal(products)
     squares = norms[:, None] + norms - 2 * products
     median = jnp.median(jax.lax.stop_gradient(squares)[jnp.triu_indices(m, 1)])
-    bandwidth = jnp.maximum(median / math.log(m), SMALLEST)
+    bandwidth = jnp.maximum(median / math.log(m), 1e-6)
     kernel = jnp.exp(-squares / bandwidth)
     apart = jnp.sum(kernel, axis=1, keepdims=True) * centred - kernel @ centred
     repulsion = apart * (2 / bandwidth)
@@ -120,7 +114,7 @@ class BMAMLOptions(InnerOptions):
         weights, rest = split(with_body(net, "BMAML of heads").head if head else net)
         others = jax.random.split(key, self.particles)[1:]
         drawn = [weights, *(redrawn(weights, key=k) for k in others)]
-        gamma = jnp.array(math.log(NOISE)) if problem.kind == "regression" else None
+        gamma = jnp.array(math.log(2.0)) if problem.kind == "regression" else None
         particles = [Particle(w, jnp.zeros(()), gamma) for w in drawn]
         return BMAML(
             particles=jax.tree.map(lambda *arrays: jnp.stack(arrays), *particles),
@@ -158,17 +152,17 @@ class BMAML(Learner):
     def log_posterior(
         self, particle: Particle, outputs: Float[Array, "n outputs"], y: Shaped[Array, "n *targets"]
     ) -> Float[Array, ""]:
-        """log p(theta, lambda, gamma | support), but for a constant."""
+        """log p(theta, lambda, gamma | support), up to a constant."""
         weights = ravel_pytree(particle.weights)[0]
         spread = weights.size * particle.log_lambda - jnp.exp(particle.log_lambda) * (
             weights @ weights
         )
-        prior = spread / 2 + log_gamma_prior(particle.log_lambda, *LAMBDA)
+        prior = spread / 2 + log_gamma_prior(particle.log_lambda, *WEIGHT_PRECISION_PRIOR)
         total = y.size * self.loss(outputs, y)
         if particle.log_gamma is None:
             return prior - total
         fit = y.size * particle.log_gamma - jnp.exp(particle.log_gamma) * total
-        return prior + fit / 2 + log_gamma_prior(particle.log_gamma, *GAMMA)
+        return prior + fit / 2 + log_gamma_prior(particle.log_gamma, *NOISE_PRECISION_PRIOR)
 
     def move(
         self, particles: Particle, outputs: _Outputs, y: Shaped[Array, "n *targets"], steps: int
@@ -200,8 +194,8 @@ class BMAML(Learner):
         return Adapted(lambda x: combine_of(self.problem)(jax.vmap(read(x))(follower.weights)))
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The chaser loss: the squared distance of the follower's weights to the leader's, which
-        are held fixed, summed over particles."""
+        """The chaser loss: the squared distance of the follower's weights to the leader's, summed
+        over particles. The leader's weights are held fixed."""
         read = self.given(task.support.x)
         on_support, on_query = read(task.support.x), read(task.query.x)
 
@@ -210,7 +204,7 @@ class BMAML(Learner):
 
         follower = self.move(self.particles, on_support, task.support.y, self.inner.steps)
         y = jnp.concatenate([task.support.y, task.query.y])
-        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, AHEAD))
+        leader = jax.lax.stop_gradient(self.move(follower, on_both, y, 1))  # one more step
         away = jax.tree.map(jnp.subtract, follower.weights, leader.weights)
         import optax  # here, because it is slow to load
 
@@ -219,7 +213,7 @@ class BMAML(Learner):
 
 
 def log_gamma_prior(log: Float[Array, ""], shape: float, rate: float) -> Float[Array, ""]:
-    """The log density at `log` of the logarithm of a Gamma variable, but for a constant."""
+    """The log density at `log` of the logarithm of a Gamma variable, up to a constant."""
     return shape * log - rate * jnp.exp(log)
 
 
@@ -245,7 +239,6 @@ METHODS = (
         options_class=BMAMLOptions,
         paper="Yoon, Kim, Dia, Kim, Bengio and Ahn, NeurIPS 2018",
         preset=bmaml,
-        # With neither, three of three trainings were thrown off, one in its last steps.
         settings={"regression": {"outer": {"clip": 0.03, "schedule": "cosine"}}},
     ),
 )

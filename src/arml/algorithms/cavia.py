@@ -1,5 +1,5 @@
-"""CAVIA: a task adapts a few context parameters, which are inputs of the network. The weights are
-shared by all tasks, and are learned through the adapted context. So a task is a short vector, which
+"""CAVIA: a task adapts a few context parameters, which are inputs of the network. All tasks share
+the weights, which are learned through the adapted context. So a task is a short vector, which
 starts at zero.
 
 [1] Zintgraf, Shiarlis, Kurin, Hofmann and Whiteson, Fast Context Adaptation via Meta-Learning,
@@ -7,13 +7,11 @@ starts at zero.
 [2] The authors' code, lmzintgraf/cavia (PyTorch).
 
 Differences
-- The base network is that of the other methods, with its initial weights, batches and outer rate.
-  For vectors the context enters the first block by a matrix of its own, which is the same as more
+- For vectors the context enters the first block by its own matrix, which is the same as more
   inputs of the network. For pictures a linear layer maps it to a scale and a shift of the third
   block's units (FiLM), as in [2].
 - The scale is 1 + W phi, and the shift has no bias. In [2] the linear layer has a bias, which
-  starts at random within .1: all scales are small at first, and many negative. Here the offset of
-  the normalisation and the next layer's weights do what a positive bias would.
+  starts at random within .1: all scales are small at first, and many negative.
 - [2] bounds each element of a task's outer gradient to 10, on pictures that of the mean gradient.
   Here the norm of the outer gradient has that bound on 2-D regression, and none on pictures.
 - On pictures [2] has 16 tasks in each step, and a rate that falls by a tenth every 5,000 steps.
@@ -76,7 +74,6 @@ class CAVIAOptions(InnerOptions):
     """Context parameters."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> CAVIA:
-        """The learner for the base network `net`, with fresh weights of the context."""
         net = with_body(net, "CAVIA")
         sizes = widths(net.body, problem.features)
         if not sizes:
@@ -91,7 +88,6 @@ class CAVIAOptions(InnerOptions):
 
 
 def cavia(problem: Problem) -> CAVIAOptions:
-    """The authors' options for a problem."""
     return CAVIAOptions(
         inner_rate=1.0,
         inner_steps=1 if problem.kind == "regression" else 2,

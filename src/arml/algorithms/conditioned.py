@@ -1,6 +1,5 @@
 """Conditioned learners: encode the support set, tailor the shared initialisation to the code,
-descend. MUMOMAML, HSML and ARML are of this kind; each has its own encoder and its own
-modulation."""
+descend. MUMOMAML, HSML and ARML are conditioned; each has its own encoder and modulation."""
 
 import abc
 from collections.abc import Callable
@@ -20,7 +19,7 @@ Head = Callable[[PyTree, Examples], PyTree]
 
 
 def the_learned_head(net: PyTree, support: Examples) -> PyTree:
-    """The task starts from the network's own head, which all tasks share."""
+    """The network's own head, which all tasks share."""
     return net
 
 
@@ -62,7 +61,6 @@ class Conditioned(Learner):
         return self.encode(support)
 
     def tailored(self, code: Code, support: Examples) -> PyTree:
-        """The network that ONE task descends from."""
         return self.head(self.modulate(self.net, code), support)  # Eq. (10) of ARML's paper
 
     def adapt_from(self, code: Code, penalty: Penalty, support: Examples) -> Adapted:

@@ -6,19 +6,16 @@ to the root, and code and root set one gate for each parameter.
 [2] The authors' code, huaxiuyao/HSML (TensorFlow 1).
 
 Differences
-- Rates and the reconstruction weight are for mean losses. The authors' image code divides losses by
-  the shots and sums them: its inner rate .01 is .01 * ways here, and its weight .01 is
-  .01 * shots / (ways * queries).
+- The authors' image code divides losses by the shots and sums them: its inner rate .01 is
+  .01 * ways here, and its reconstruction weight .01 is .01 * shots / (ways * queries).
 - A distance chooses leaves, and a linear score chooses upper clusters: `tree_type` 1 of the
   authors' code, its default. Its other type has distances on every level.
 - Each sample's label follows its embedding as a one-hot vector. In the authors' code this vector is
   inverted: zero at the class and one elsewhere.
-- Support sets of pictures and vectors are in order of class, in training and at test; the order of
-  the classes is drawn for each task. The authors shuffle the samples. The recurrent code depends on
-  the order, but the accuracy hardly does: with features of the starter pictures (5-shot, one
-  training of 2,000 steps, 1,000 validation tasks) shuffling moves the code by 0.8 times the mean
-  distance between two tasks, and the accuracy by 0.00 ± 0.01 points. That code varies little
-  between tasks.
+- Support sets of pictures and vectors are in order of class, and the order of the classes is drawn
+  for each task. The authors shuffle the samples. The recurrent code depends on the order, but the
+  accuracy hardly does: with features of the starter pictures (5-shot, one training of 2,000 steps,
+  1,000 validation tasks) shuffling changes it by 0.00 ± 0.01 points.
 - The encoder reads all support samples; in the authors' 5-shot runs it reads the first ten.
 - The authors do not classify vectors. Here these are embedded linearly, as the authors embed the
   pairs of their regression.
@@ -47,7 +44,7 @@ from arml.nn.networks import Initialiser, Linear, glorot
 
 Lower = Float[Array, "lower d"]
 Assignment = Callable[[Lower], Float[Array, "lower upper"]]
-"""How much of each lower node goes to each upper one; rows sum to one."""
+"""The share of each lower node that goes to each upper one; rows sum to one."""
 
 
 class Distances(eqx.Module):
@@ -96,12 +93,8 @@ class ClusterTree(eqx.Module):
     def drawn(
         cls, width: int, clusters: tuple[int, ...], *, spread: float, key: PRNGKeyArray
     ) -> "ClusterTree":
-        """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first,
-        and one root.
-
-        A code goes to the leaves by distance, and to every level above by a linear score. All
-        weights are Glorot-uniform, centres and biases as single rows, as in HSML's code.
-        """
+        """A tree over codes of `width` numbers, with `clusters` nodes in each level, leaves first.
+        All weights are Glorot-uniform, centres and biases as single rows, as in [2]."""
         key_centres, *keys = jax.random.split(key, len(clusters) + 2)
         centres = _each(glorot, clusters[0], (1, width), key_centres)[:, 0]
         levels = []
@@ -124,7 +117,6 @@ class ClusterTree(eqx.Module):
         return cls(tuple(levels))
 
     def __call__(self, code: Float[Array, " d"]) -> Float[Array, " e"]:
-        """The root that one task's code climbs to."""
         nodes = code[None]
         for level in self.levels:
             nodes = level(nodes)
@@ -200,7 +192,6 @@ class HSMLOptions(InnerOptions):
 
 
 def hsml(problem: Problem) -> HSMLOptions:
-    """The authors' options for a problem."""
     if problem.kind == "regression":
         return HSMLOptions()
     rate = usual_rate(problem)

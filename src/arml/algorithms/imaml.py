@@ -11,10 +11,10 @@ from phi alone: more inner steps need no more memory. The option `implicit` of `
 
 Differences
 - Each inner step descends on the loss and the proximal term. In [2] the steps descend on the loss,
-  and one more on the proximal term.
+  and one further step on the proximal term.
 - Conjugate gradients take 5 steps, as in [2], but without its damping: it solves with
   2 I + H / (lambda + 10). If H has eigenvalues below -lambda, the solution has no meaning.
-- Normalisation offsets, which tasks share, have an implicit gradient, too.
+- Normalisation offsets, which tasks share, also have an implicit gradient.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,6 @@ from jaxtyping import Array, Float
 from arml.core.inner import GradientDescent, adaptable, join, split
 
 N = TypeVar("N")
-SOLVER_STEPS = 5
-"""Steps of conjugate gradients."""
 
 
 class ImplicitDescent(eqx.Module):
@@ -67,6 +65,6 @@ class ImplicitDescent(eqx.Module):
 
         push = slope(phi, theta, rest)
         push = jax.tree.map(lambda a: a - jax.lax.stop_gradient(a), push)  # only its derivative
-        gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=SOLVER_STEPS)[0]  # Eq. (6)
+        gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=5)[0]  # Eq. (6)
         adapted: N = jax.tree.map(jnp.subtract, phi, gap)
         return join(adapted, rest)

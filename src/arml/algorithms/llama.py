@@ -14,10 +14,9 @@ Differences
   linear outputs. The expectation over labels is exact: one backward pass for each class or target.
 - The prior's precision is one number for all weights, added to the eigenvalues of a block:
   log det(n A (x) G + precision I) = sum_ij log(n a_i g_j + precision). The factored damping of
-  Kronecker-factored optimisers approximates the inverse. It is a bad approximation of the
-  determinant, where most directions have no curvature at all.
-- The curvature takes the statistics of the normalisation as constants, so that each example has a
-  gradient of its own.
+  Kronecker-factored optimisers is a bad approximation of this determinant.
+- The curvature takes the statistics of the normalisation as constants, so each example has its own
+  gradient.
 - `remat` also recomputes the curvature in the backward pass.
 """
 
@@ -50,15 +49,10 @@ class LLAMAOptions(InnerOptions):
         inside = sum(len(jax.tree.leaves(adaptable(layer))) for layer in layers(body))
         if inside < len(jax.tree.leaves(adaptable(body))):
             raise ValueError(
-                "LLAMA needs all adapted weights in layers that arml.linear or arml.nn.conv2d "
-                "makes, because it computes their curvature: build the network from these"
+                "LLAMA needs all adapted weights in layers of arml.nn.linear or arml.nn.conv2d, "
+                "because it computes their curvature: build the network from these"
             )
-        return LLAMA(
-            net=body,
-            inner=self.descent(net),
-            options=self,
-            problem=problem,
-        )
+        return LLAMA(net=body, inner=self.descent(net), options=self, problem=problem)
 
 
 class LLAMA(Learner):

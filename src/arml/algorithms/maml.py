@@ -1,12 +1,11 @@
-"""MAML: one shared initialisation from which every task descends; and Meta-SGD, which also learns
-the step sizes.
+"""MAML: one shared initialisation from which every task descends. Meta-SGD also learns the step
+sizes.
 
 [1] Finn, Abbeel and Levine, Model-Agnostic Meta-Learning, ICML 2017; code: cbfinn/maml.
 [2] Li, Zhou, Chen and Li, Meta-SGD, 2017 (no official code).
 
 Differences
-- Inner rates are for mean losses. The authors' image code divides the loss by the shots and sums
-  it, so that their .01 is .05 here (5 ways).
+- The authors' image code divides the loss by the shots and sums it: their .01 is .05 here (5 ways).
 - A task takes 5 steps at test, as in training. On miniImageNet the authors' code takes 10 at test,
   and bounds each element of the outer gradient to 10; here it has no bound.
 - On 2-D regression first-order MAML and Meta-SGD bound the norms of their inner gradients (1,000)
@@ -76,8 +75,8 @@ class MAMLOptions(InnerOptions):
     step_rates: bool = False
     """MAML++: learn a rate for each array and inner step; each starts at inner_rate."""
     multi_step: Steps = 0
-    """MAML++: outer steps over which the query losses after all inner steps count, less and less;
-    0 to count only the last."""
+    """MAML++: outer steps during which the query loss after each inner step counts, with a weight
+    that falls; 0 to count only the last."""
 
     def check(self) -> None:
         super().check()
@@ -98,9 +97,7 @@ class MAMLOptions(InnerOptions):
         return MAML(net=net, inner=how, problem=problem, until=self.multi_step)
 
 
-# At Adam's full step the learned inner rates double in one step, and the loss is soon not finite.
-# Even at a hundredth, rare steep tasks overflow unless both gradients are bounded.
-_BOUNDED: dict[str, Changes] = {
+_BOUNDED_GRADIENTS: dict[str, Changes] = {
     "regression": {
         "algorithm": {"inner_clip": 1_000.0},
         "outer": {"rates_factor": 0.01, "clip": 10.0},
@@ -122,7 +119,6 @@ METHODS = (
         title="First-order MAML",
         about="First-order MAML: without the second derivatives.",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), first_order=True),
-        # Without a bound its inner steps become unstable: a few ripple tasks had losses of 100,000.
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
     ),
     replace(
@@ -132,7 +128,7 @@ METHODS = (
         about="Meta-SGD: MAML that learns a step size for each parameter.",
         paper="Li, Zhou, Chen and Li, 2017",
         preset=lambda problem: MAMLOptions(inner_rate=usual_rate(problem), learn_rates=True),
-        settings=_BOUNDED,
+        settings=_BOUNDED_GRADIENTS,
     ),
     replace(
         MAML_METHOD,
@@ -149,11 +145,11 @@ METHODS = (
         title="MAML++",
         about="MAML++: MAML with a learned rate for each array and step, and early losses.",
         paper="Antoniou, Edwards and Storkey, ICLR 2019",
-        # All steps' losses count for the authors' 15 of 100 epochs of 500 steps.
+        # The authors' 15 of 100 epochs of 500 steps.
         preset=lambda problem: MAMLOptions(
             inner_rate=usual_rate(problem), step_rates=True, multi_step=7_500
         ),
-        settings=_BOUNDED
+        settings=_BOUNDED_GRADIENTS
         | {
             trait: {"algorithm": {"multi_step": 750}} for trait in ("small images", "vectors")
         },  # of 5,000 steps

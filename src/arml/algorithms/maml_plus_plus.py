@@ -1,15 +1,15 @@
-"""MAML++: two changes that steady MAML's training. Each inner step has a learned rate of its own
-for each array (`step_rates` of `maml`). And at first the query loss after every inner step counts,
-not only after the last (`multi_step`), so that gradients reach the initialisation by short ways.
+"""MAML++: two changes that stabilise MAML's training. Each inner step has its own learned rate for
+each array (`step_rates` of `maml`). At first the query loss after every inner step counts, not only
+after the last (`multi_step`), which shortens the path of gradients to the initialisation.
 
 [1] Antoniou, Edwards and Storkey, How to Train Your MAML, ICLR 2019.
 [2] The authors' code, AntreasAntoniou/HowToTrainYourMAMLPytorch.
 
 Differences
 - The weights of the steps change with every outer step; in [2] with every epoch of 500.
-- A task may take more steps than in training; each further one has the rates of the last.
-- The falling outer rate of [1] is an option of the outer optimiser here. There are no statistics
-  and offsets of the normalisation for each step.
+- A task may take more steps than in training; each further step uses the rates of the last.
+- The falling outer rate of [1] is an option of the outer optimiser here. Normalisation does not
+  have separate statistics and offsets for each step.
 """
 
 import jax
@@ -17,9 +17,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from arml.core.inner import Rule
-
-LEAST = 0.03
-"""While earlier steps count, they count for at least this share of what they do at first."""
 
 
 class StepRates(Rule):
@@ -39,8 +36,8 @@ class StepRates(Rule):
 
 
 def importance(step: Int[Array, ""], until: int, steps: int) -> Float[Array, " steps"]:
-    """The weights of the losses after each inner step: equal at first; those of the earlier ones
-    fall along a line, and are zero from the outer step `until` on. Their sum is one."""
+    """The weights of the losses after each inner step, whose sum is one. They are equal at first.
+    Those of the earlier steps fall linearly to 3%, and are zero from the outer step `until` on."""
     left = 1 - jnp.minimum(step / until, 1)
-    earlier = jnp.where(left > 0, jnp.maximum(left, LEAST), 0) / steps
+    earlier = jnp.where(left > 0, jnp.maximum(left, 0.03), 0) / steps
     return jnp.full(steps, earlier).at[-1].set(1 - (steps - 1) * earlier)

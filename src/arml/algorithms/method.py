@@ -1,7 +1,4 @@
-"""The entry of a method in the registry: all that the library knows about it, in its own file.
-
-Each module of this folder lists its entries in `METHODS`; no other place lists methods.
-"""
+"""The entry of a method in the registry. Each module of this folder lists its own in `METHODS`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,7 +12,6 @@ from arml.core.registry import Entry
 Changes = Mapping[str, Mapping[str, Any]]
 """Options that differ from the usual ones, by part: `algorithm`, `tasks`, `network`, `outer`, or
 `experiment` for its own numbers."""
-KINDS = ("regression", "classification")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,35 +21,35 @@ class Method(Entry):
     title: str = ""
     """Its name in tables; if empty, `about` up to its colon, or else `name`."""
     paper: str = ""
-    """Its authors, and where they published it."""
+    """Its authors, the conference and the year."""
     year: int = 0
-    """When it was published; if 0, the first year in `paper`. Lists are in this order."""
+    """The year of publication; if 0, the first year in `paper`. It orders lists of methods."""
     preset: Callable[[Problem], Options] | None = None
     """Its options for a problem; the class's defaults if None."""
-    kinds: tuple[str, ...] = KINDS
-    """The kinds of problems that it is made for; it raises an error for others."""
+    kinds: tuple[str, ...] = ("regression", "classification")
+    """The kinds of problems that it can learn; it raises an error for others."""
     inputs: tuple[str, ...] = ("vectors", "pictures")
-    """The kinds of inputs that it is made for."""
+    """The kinds of inputs that it can read."""
     settings: Mapping[str, Changes] = field(default_factory=dict)
     """Options of its experiments that differ from those of other methods, by a trait of the
-    setting, such as `regression`, `pictures`, or the setting's name."""
+    setting (`regression`, `pictures`) or by its name."""
     places: tuple[str, ...] = ()
     """The settings (first parts of recipes' names) that it has recipes for; all if empty."""
     inside: str | Callable[..., dict[str, object]] = ""
-    """What `arml explain` shows of a learner: "graph" for the meta-knowledge graph, or a function
-    `(learner, tasks, *, n, chunk)` that returns plain data; empty if it shows nothing."""
+    """For `arml explain`: "graph" to show the meta-knowledge graph, or a function
+    `(learner, tasks, *, n, chunk)` that returns plain data; empty to show nothing."""
     tune: tuple[str, ...] | None = None
     """Step sizes and weights that `arml tune` searches if no option is named; if None, the
     `inner_rate` if there is one."""
     descends: bool = True
     """Whether it adapts by gradient steps."""
     widens: bool = False
-    """Whether a task may have more classes than in training although its head has an output for
-    each, because a task's steps change the head: see `arml.experiment.recipes.widened`."""
+    """Whether a task may have more classes than a training task: its head has an output for each
+    class, and the task's steps change the head. See `arml.experiment.recipes.widened`."""
     dead: tuple[str, ...] = ()
     """Prefixes of the paths of meta-parameters that no gradient reaches at the first step."""
     variants: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
-    """Recipes of their own, `NAME-VARIANT`: what each is, and the options that differ."""
+    """Further recipes, `NAME-VARIANT`: a description of each, and the options that differ."""
     exceptions: Mapping[str, str] = field(default_factory=dict)
     """Contract tests that the method does not pass, by name (`test_...`), each with the reason."""
 
@@ -70,8 +66,7 @@ class Method(Entry):
         object.__setattr__(self, "year", self.year or (int(published[0]) if published else 9999))
 
     def suits(self, problem: Problem, place: str = "") -> bool:
-        """Whether it is made for tasks of this problem, and has a recipe in this setting if one is
-        named."""
+        """Whether it can learn tasks of this problem, and has a recipe in this setting if given."""
         suited = bool({problem.inputs, problem.form.like} & {*self.inputs})
         there = not place or not self.places or place in self.places
         return there and problem.kind in self.kinds and suited
@@ -97,6 +92,5 @@ class Method(Entry):
         )
 
     def options(self, problem: Problem) -> Options:
-        """Its options for a problem."""
         assert self.preset is not None
         return self.preset(problem)

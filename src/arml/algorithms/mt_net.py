@@ -1,5 +1,5 @@
-"""MT-Net: MAML that learns in which metric to descend, and on which units. A square matrix T, which
-no task adapts, follows each layer, so that gradients through it have a learned metric. Each task
+"""MT-Net: MAML that learns a metric for its gradients, and which units to adapt. A square matrix T,
+which no task adapts, follows each layer: gradients through T have a learned metric. Each task
 adapts only the units that a learned random mask draws.
 
 [1] Lee and Choi, Gradient-Based Meta-Learning with Learned Layerwise Metric and Subspace, ICML
@@ -7,14 +7,13 @@ adapts only the units that a learned random mask draws.
 [2] The authors' code, yoonholee/MT-net.
 
 Differences
-- Inner rates are for mean losses.
 - The weights and the bias of a unit share its mask, with one logit for each unit, as in the code's
   `share_M`.
-- At test, too, the mask is drawn for the adaptation, as in the code: one mask for each task,
-  without averaging over masks, so that a prediction depends on the key.
-- Inner rates, steps and batches are those of the other methods. On 2-D regression the norms of
-  inner (1,000) and outer gradients (10) have bounds, because the warps make steep tasks steeper. On
-  miniImageNet there is no bound; the authors bound each element of the outer gradient to 10.
+- The mask is also drawn at test, as in the code: one mask for each task, without averaging over
+  masks. So a prediction depends on the key.
+- On 2-D regression the norms of inner (1,000) and outer gradients (10) have bounds, because the
+  warps make steep tasks steeper. On miniImageNet there is no bound; the authors bound each element
+  of the outer gradient to 10.
 - Offsets of the batch normalisation have no masks, because no task adapts them.
 """
 
@@ -44,7 +43,6 @@ class Warped(eqx.Module):
 
 
 def is_warped(node: object) -> bool:
-    """Whether a node is a layer with its T."""
     return isinstance(node, Warped)
 
 
@@ -100,7 +98,7 @@ class MTNetOptions(InnerOptions):
         found = layers(net)
         if not found:
             raise ValueError(
-                "MT-Net needs a network with layers that arml.linear or arml.nn.conv2d makes, got "
+                "MT-Net needs a network with layers of arml.nn.linear or arml.nn.conv2d, got "
                 f"{type(net).__name__} without any: build it from these"
             )
         eyes = (Shared(jnp.eye(layer.bias.size, dtype=layer.bias.dtype)) for layer in found)
@@ -119,7 +117,6 @@ METHODS = (
         options_class=MTNetOptions,
         paper="Lee and Choi, ICML 2018",
         preset=lambda problem: MTNetOptions(inner_rate=usual_rate(problem)),
-        # The warps make a steep task steeper: the gradient was not finite after 167 steps (seed 0).
         settings={"regression": {"algorithm": {"inner_clip": 1_000.0}, "outer": {"clip": 10.0}}},
     ),
 )

@@ -1,26 +1,26 @@
 """MUMOMAML (later MMAML): an encoder reads the support set and modulates each hidden unit of the
-shared initialisation before its activation; then the task descends. The modulation tells which mode
-of the task distribution this task belongs to, and stays constant while the weights adapt.
+shared initialisation before its activation. Then the task descends. The modulation identifies the
+task's mode of the task distribution, and stays constant while the weights adapt.
 
 [1] Vuorio, Sun, Hu and Lim, Toward Multimodal Model-Agnostic Meta-Learning, 2018; and Multimodal
     Model-Agnostic Meta-Learning via Task-Aware Modulation, NeurIPS 2019.
 [2] The authors' code, vuoristo/MMAML-Regression and shaohua0116/MMAML-Classification.
 
 Differences
-- The default modulation is the sigmoid, as in ARML's own gate: ARML's paper does not say which one
-  it compares with. The authors' programs default to FiLM.
-- The base network is that of the other methods. The authors' network has three hidden layers of
-  100, or convolutions of stride 2 whose channels double.
+- The default modulation is the sigmoid, as in ARML's own gate: ARML's paper does not name the one
+  that it compares with. The authors' programs default to FiLM.
+- The authors' network has three hidden layers of 100, or convolutions of stride 2 whose channels
+  double.
 - The modulation by attention, a softmax over the units, is left out.
 - The image encoder halves images by max-pooling, the authors' encoder by strides; its normalisation
-  has no scale. As in the authors' code it reads no labels, and no recurrent network follows it.
+  has no scale. As in the authors' code it does not read labels.
 - On images FiLM follows the pooling; in the authors' code it precedes it. The two differ where
   1 + gamma < 0.
 - The authors do not classify vectors. Here the encoder reads these in sequence, each with its
   one-hot label, as it reads the inputs of a regression with their targets.
 - The inner gradient is not clipped; the authors clip it at 10 or 20 (`inner_clip`).
-- Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform, as
-  elsewhere in this library; other weights start as in the authors' code, with PyTorch's defaults.
+- Biases start at zero, and convolutions and the image encoder's dense layer are Glorot-uniform.
+  Other weights start as in the authors' code, with PyTorch's defaults.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,8 @@ from arml.nn.networks import ConvBlock, Linear, linear, uniform
 
 
 class LSTMCell(eqx.Module):
-    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000].
-
-    Columns of the gates are input, forget, candidate, output, as in PyTorch. Input and state have
-    weights of their own, so that a whole sequence of inputs is multiplied at once.
-    """
+    """A long short-term memory unit [Hochreiter and Schmidhuber, 1997; Gers et al., 2000]. Columns
+    of the gates are input, forget, candidate, output, as in PyTorch."""
 
     input_gates: Linear
     state_gates: Float[Array, "state gates"]
@@ -112,8 +109,7 @@ class BidirectionalLSTM(eqx.Module):
 
 
 class SequenceEncoder(Encoder):
-    """Reads the pairs of x and y (one-hot if `ways`) in sequence; the code depends on their
-    order."""
+    """Reads the pairs of x and y (one-hot if `ways`) in order; the code depends on this order."""
 
     read: BidirectionalLSTM
     ways: int = eqx.field(static=True)

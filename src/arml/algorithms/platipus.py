@@ -39,6 +39,7 @@ from arml.core.learner import Adapted, Learner, Network
 from arml.core.losses import combine_of
 
 LOG_SD = -4.0
+"""Initial value of `log_sigma` and `log_v`."""
 
 
 def draw(mean: PyTree, log_sd: PyTree, *, key: PRNGKeyArray) -> PyTree:
@@ -75,7 +76,6 @@ class PLATIPUSOptions(InnerOptions):
     """Standard deviation of the targets' noise (regression)."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "PLATIPUS":
-        """The learner; its only random weights are those of `net`, so the key goes unused."""
         log_sd = jax.tree.map(lambda a: jnp.full_like(a, LOG_SD), adaptable(net))
         return PLATIPUS(
             net=net,
@@ -150,8 +150,7 @@ class PLATIPUS(Learner):
 
 def platipus(problem: Problem) -> PLATIPUSOptions:
     """The steps of the means are at most as long as those of the inner loop, because the regression
-    is too steep for longer ones. Images have half the samples, because each adapts all
-    convolutions."""
+    is too steep for longer ones. Images have half the samples, because each costs more."""
     rate = usual_rate(problem)
     return PLATIPUSOptions(
         inner_rate=rate,

@@ -10,8 +10,7 @@ Differences
 - The distances have a scale s, so that w_k = 2 s c_k and b_k = -s |c_k|^2. It is learned and starts
   at .05; the paper has 1.
 - The outer gradient has second derivatives, as in MAML here; the paper drops them.
-- The inner rate is that of the other methods, for mean losses; the paper searches for rate and
-  steps.
+- The paper searches for the inner rate and the steps.
 """
 
 from dataclasses import dataclass
@@ -50,7 +49,6 @@ class ProtoMAMLOptions(InnerOptions):
     """Initial scale of the squared distances, which is learned."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ProtoMAML:
-        """The learner; its only random weights are in the body of `net`, so the key goes unused."""
         classes_only("Proto-MAML", problem)
         return ProtoMAML(
             net=headless(with_body(net, "Proto-MAML")),

@@ -8,21 +8,18 @@ linear in the embedding.
 [2] The authors' code, jakesnell/prototypical-networks.
 
 Differences
-- The embedding is the base network without its head, so Conv-4 has as many filters as elsewhere.
+- The embedding is the base network without its head.
 - The paper trains on more classes than it tests on (20 or 30 for miniImageNet). Here this is an
-  option of the tasks; the softmax leaves out classes that a task does not have.
-- The outer rate is that of the other methods, constant or falling as a cosine; the authors halve
-  theirs every 2,000 episodes.
-- Normalisation is that of the base network; the authors' code keeps running averages.
-- The authors' batch normalisation multiplies each channel by a learned factor, so training can make
-  all distances smaller. Conv-4 has no such factor here, as in the code of MAML and of ARML: without
-  a scale the softmax of wide features is nearly certain at first, and its gradient small. The
-  distances may have a scale in its place, constant or learned, as in TADAM.
+  option of the tasks. The softmax leaves out classes that a task does not have.
+- The authors halve the outer rate every 2,000 episodes, and normalise by running averages.
+- The authors' batch normalisation has a learned scale, so training can shrink all distances. Conv-4
+  has none here, as in the code of MAML and of ARML: then the softmax of wide features is nearly
+  certain at first, and its gradient is small. The distances may have a scale, as in TADAM.
 - The distances may be those of linear discriminant analysis, with one spread for all classes, or
   of Simple CNAPS, with one for each (`arml.nn.heads`).
 - With `rotate` each part of a training task is the support set once, and all other examples are the
-  queries. One embedding of the task serves all of these divisions, which makes the gradient less
-  random.
+  queries. All of these divisions use one embedding of the task, which reduces the variance of the
+  gradient.
 """
 
 from dataclasses import dataclass, replace
@@ -66,7 +63,6 @@ class ProtoNetOptions(DistanceOptions):
     """In training, each part of a task is the support set once, and all others are the queries."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "ProtoNet":
-        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes_only("ProtoNet", problem)
         return ProtoNet(
             body=with_body(net, "ProtoNet").body,
@@ -120,13 +116,13 @@ class ProtoNet(Embedded):
 
 
 def usual(problem: Problem) -> ProtoNetOptions:
-    """As published; on pictures with a scale that is learned, which is better there at each budget
-    and number of shots (study/real.md)."""
+    """As published; on pictures with a learned scale, which is better there at each budget and
+    number of shots (study/real.md)."""
     pictures = problem.form.like == "pictures"
     return ProtoNetOptions(scale=0.05, learn_scale=True) if pictures else ProtoNetOptions()
 
 
-PROTONET = Method(
+PROTONET_METHOD = Method(
     name="protonet",
     options_class=ProtoNetOptions,
     paper="Snell, Swersky and Zemel, NeurIPS 2017",
@@ -135,16 +131,16 @@ PROTONET = Method(
     descends=False,
 )
 METHODS = (
-    PROTONET,
+    PROTONET_METHOD,
     replace(
-        PROTONET,
+        PROTONET_METHOD,
         name="protonet-published",
         title="ProtoNet, as published",
         about="ProtoNet, as published: its distances have no scale.",
         preset=lambda problem: ProtoNetOptions(),
     ),
     replace(
-        PROTONET,
+        PROTONET_METHOD,
         name="frozen-protonet",
         title="Frozen features",
         about="The nearest class mean in features of another model; nothing is trained.",
@@ -158,7 +154,7 @@ METHODS = (
         },
     ),
     replace(
-        PROTONET,
+        PROTONET_METHOD,
         name="protonet-turns",
         title="ProtoNet, rotating support",
         about="ProtoNet, pooled covariance; each part of a training task is the support once.",

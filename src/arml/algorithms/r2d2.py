@@ -1,6 +1,6 @@
 """R2-D2: a task's head is the solution of ridge regression on the features of its support set. The
 solution is a closed form that the outer gradient passes through, so the body learns features on
-which a linear head generalises; the strength of the ridge is learned, too.
+which a linear head generalises. The strength of the ridge is also learned.
 
 [1] Bertinetto, Henriques, Torr and Vedaldi, Meta-learning with Differentiable Closed-form Solvers,
     ICLR 2019. Equation numbers are this paper's.
@@ -8,9 +8,9 @@ which a linear head generalises; the strength of the ridge is learned, too.
 
 Differences
 - The ridge does not depend on the number n of support examples, as in [1]. [2] divides X and Y by
-  the root of n, so that its ridge is n lambda. With as many examples as in training the two are the
-  same but for the initial value. With more of them, the head here is less shrunk, as the posterior
-  mean of a Bayesian head is, and that of [2] as much.
+  the root of n: its ridge is n lambda. With as many examples as in training the two differ only in
+  the initial value. With more examples, the head here is shrunk less, as the posterior mean of a
+  Bayesian head is, and that of [2] as much as before.
 - lambda is learned and starts at 1; in [2] it stays at 50. alpha starts at 10; in [2] at 1e-4 for
   miniImageNet, 10 for CIFAR. Both stay positive here, because their logarithms are learned.
 - The logits of [1] are alpha X W + beta. A softmax cancels beta, so there is none. In regression
@@ -18,7 +18,7 @@ Differences
 - The head has a bias, which the ridge shrinks as it does the weights, as in [2].
 - The embedding is the base network without its head. In [1] it has 96 to 512 filters, dropout and
   leaky ReLU, and joins the outputs of its last two blocks.
-- Training is as for the other methods. [2] trains on 16 to 60 ways, with 1 to 9 shots on pictures.
+- [2] trains on 16 to 60 ways, with 1 to 9 shots on pictures.
 """
 
 import math
@@ -68,7 +68,6 @@ class R2D2Options(Options):
     """Initial scale of the logits, which is learned; not used in regression."""
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> R2D2:
-        """The learner with the body of `net`; it draws no weights, so the key goes unused."""
         classes = problem.kind == "classification"
         return R2D2(
             body=with_body(net, "R2-D2").body,

@@ -1,5 +1,5 @@
-"""Reptile: learn a task with a few steps of Adam, then move the initialisation some way towards the
-adapted weights theta'. It needs no query set and no derivative of the inner loop: the direction
+"""Reptile: learn a task with a few steps of Adam, then move the initialisation part of the way to
+the adapted weights theta'. It needs no query set and no derivative of the inner loop: the direction
 theta' - theta alone finds an initialisation that is near the solutions of many tasks.
 
 [1] Nichol, Achiam and Schulman, On First-Order Meta-Learning Algorithms, 2018; code:
@@ -8,8 +8,8 @@ theta' - theta alone finds an initialisation that is near the solutions of many 
 Differences
 - The outer step theta <- theta + epsilon * mean(theta' - theta) is gradient descent on half the
   squared distance to theta', which is held fixed: the outer optimiser `sgd` with `outer_rate`
-  epsilon. The training loss is that distance; it does not measure quality, the validation score
-  does.
+  epsilon. The training loss is half that distance. It does not measure quality: the validation
+  score does.
 - Meta-training merges a task's support and query set into `shots + queries` examples of each class,
   which the authors do with `--train-shots`.
 - Tasks of one outer step run side by side. Each starts Adam from common second moments, and the
@@ -17,8 +17,7 @@ Differences
   from task to task.
 - Batch normalisation has no scale, and its offset is adapted with the rest.
 - A task takes 8 steps on minibatches of 10, at test as in training. On images the authors take 50
-  steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`. An outer
-  step has 4 tasks of images; theirs has 5.
+  steps at test, on minibatches of 5 (1-shot) or 15 (5-shot): `arml evaluate --steps 50`.
 """
 
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ from arml.core.checks import NonNegative, Options, Whole
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.inner import GradientDescent
 from arml.core.learner import Adapted, Carried, Learner, Network
-
-_DECAY, EPSILON = 0.999, 1e-8
 
 
 class SecondMoment(Carried):
@@ -51,10 +48,9 @@ class SecondMoment(Carried):
         return cls(zeros, jnp.zeros(()))
 
     def updated(self, gradient: PyTree) -> "SecondMoment":
-        """The moment with one more gradient."""
 
         def mix(old: Array, new: Array | float) -> Array:
-            return _DECAY * old + (1 - _DECAY) * new
+            return 0.999 * old + (1 - 0.999) * new
 
         total = jax.tree.map(lambda v, g: mix(v, jnp.square(g)), self.total, gradient)
         return SecondMoment(total, mix(self.weight, 1.0))
@@ -62,7 +58,7 @@ class SecondMoment(Carried):
     def step(self, gradient: PyTree) -> PyTree:
         """Adam's direction without a first moment."""
         return jax.tree.map(
-            lambda v, g: g / (jnp.sqrt(v / self.weight) + EPSILON), self.total, gradient
+            lambda v, g: g / (jnp.sqrt(v / self.weight) + 1e-8), self.total, gradient
         )
 
 
@@ -99,7 +95,6 @@ class Reptile(Learner):
     options: ReptileOptions = eqx.field(static=True)
 
     def descend(self, examples: Examples, key: PRNGKeyArray) -> tuple[Network, SecondMoment]:
-        """The network after the inner steps, and Adam's state."""
         part, rest = eqx.partition(self.net, eqx.is_inexact_array)
         moment = self.moment
         n, size = len(examples.y), self.options.inner_batch

@@ -14,19 +14,16 @@ Differences
   the weight .395, the mean of that probability over the run. In expectation its gradient has the
   same weight, and there is no random draw, schedule or second optimiser.
 - If tasks come from several data sets, the auxiliary head spans the classes of all of them.
-- The layers that make scales and shifts have swish, as the authors' networks do; the blocks keep
-  the base network's ReLU.
+- The layers of scales and shifts have swish, as in [2]; the blocks keep the base network's ReLU.
 - The metric's scale alpha is 7.5 as in the code; the paper tunes it, and `learn_scale` learns it.
 - The distance is not squared, as in the code; `metric="squared"` is that of ProtoNet.
 - The embedding is the base network without its head, not a ResNet-12. Its blocks pool before they
   are scaled and shifted, and apply ReLU last.
 - In ARML's paper TADAM has the embedding E of ARML: two convolutions and two dense layers. Here
-  TADAM has ProtoNet's body, so that the two methods differ only in TADAM's own parts. So its scores
+  TADAM has ProtoNet's body, so the two methods differ only in TADAM's own parts, and its scores
   and the paper's are of different networks.
-- Training is as for the other methods: Adam, 4 tasks of images with an equal number of queries of
-  each class, no weight decay, and on images no bound on gradients. The authors have SGD with
-  momentum and a rate that falls in steps from .1, 2 tasks, 32 queries of any class, a decay of 5e-4
-  and gradients of norm 1 at most.
+- The authors have SGD with momentum and a rate that falls in steps from .1, 2 tasks, 32 queries of
+  any class, a decay of 5e-4 and gradients of norm 1 at most.
 """
 
 from dataclasses import dataclass
@@ -144,7 +141,6 @@ class TADAM(Embedded):
         return filmed(self.body, films)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The query loss, plus the auxiliary one where the training classes are known."""
         loss = super().meta_loss(task, key=key)
         if self.auxiliary_head is None or task.classes is None:
             return loss

@@ -15,9 +15,8 @@ Differences
 - Classes that a task does not have take no reference vector and no dimension.
 - The embedding is the base network without its head, not a ResNet-12 with dropout.
 - The distances may have a scale, constant or learned, as in ProtoNet.
-- Training is as for the other methods: as many ways as at test, 15 queries of each class, and their
-  rate. The authors train on 20 ways with 8 queries, decay the weights by 5e-4 and divide the rate
-  by ten after 40,000 episodes.
+- The authors train on 20 ways with 8 queries, decay the weights by 5e-4 and divide the rate by ten
+  after 40,000 episodes.
 """
 
 from collections.abc import Callable
@@ -132,12 +131,7 @@ class TapNetOptions(DistanceOptions):
                 f"{ways} classes: widen the network, or lower the ways"
             )
         references = jax.nn.initializers.lecun_normal()(key, (d, ways), jnp.float32).T
-        return TapNet(
-            body=body,
-            references=references,
-            scale=self.first_scale,
-            problem=problem,
-        )
+        return TapNet(body=body, references=references, scale=self.first_scale, problem=problem)
 
 
 METHODS = (

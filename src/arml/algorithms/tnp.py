@@ -14,15 +14,14 @@ Differences
 - Blocks: 4, where [1] has 6, of the same width and heads. Layer normalisation stands before
   attention and before the dense layers, and has no parameters; in [1] it stands after them, and has
   a scale and an offset. The maps to queries, keys and values have no biases. As in the code of [1],
-  a query attends to the support set only, so that a prediction depends on no other query.
+  a query attends only to the support set: a prediction does not depend on other queries.
 - Prediction: a normalisation and one linear layer, where [1] has two layers. The standard deviation
   is .01 plus a softplus; in [1] it is an exponential, or .05 plus .95 times a softplus.
-- Training is as for the other methods: 25 tasks in each step, each with as many examples as at
-  test. In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine.
-- Classification, which [1] does not have: labels are one-hot vectors, pictures are embedded by the
-  body of the base network, and the outputs are logits. The order of a task's classes is random, so
-  the transformer learns that it does not matter; it is not built in.
-- In regression the base network is not used: f(x) is x.
+- In [1] a step has 16 tasks of 3 to 46 examples, and the rate falls from 5e-4 as a cosine. Here all
+  tasks have as many examples as at test.
+- Classification, which [1] does not have: labels are one-hot vectors, the body of the base network
+  embeds pictures, and the outputs are logits. The order of a task's classes is random, so the
+  transformer learns to ignore it. In regression the base network is not used: f(x) is x.
 """
 
 from collections.abc import Callable
@@ -44,8 +43,6 @@ from arml.nn.networks import MLP, Body, Linear, glorot, he, linear, mlp, with_bo
 from arml.nn.normalisation import standardised
 
 _Tokens = Float[Array, "_ width"]
-_LEAST = 0.01
-"""The least standard deviation that is predicted; a softplus is added to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +62,6 @@ class TNPOptions(Options):
             raise ValueError(f"width must be a multiple of heads ({self.heads}), got {self.width}")
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> "TNP":
-        """The learner with fresh weights, and on pictures the body of `net`."""
         pictures = problem.spatial
         body = with_body(net, "TNP").body if pictures else Body(blocks=(), normalisation="none")
         size = units(body, problem.features)
@@ -134,11 +130,10 @@ class TNP(Learner):
         if self.problem.kind == "classification":
             return self.loss(found, y)
         mean, raw = jnp.split(found, 2, axis=1)
-        scale = _LEAST + jax.nn.softplus(raw)
+        scale = 0.01 + jax.nn.softplus(raw)
         return jnp.mean(jnp.log(scale) + jnp.square((y - mean) / scale) / 2)
 
     def answers(self, support: Examples) -> Callable[[Array], Float[Array, "m outputs"]]:
-        """The function from queries to the head's outputs."""
         features, embed = self.body.embedded(support.x)
         labels = support.y
         if self.problem.kind == "classification":

@@ -11,22 +11,19 @@ learner serves any number of classes.
 
 Differences
 - Samples are drawn as logits, not as weights (local reparameterisation), as in the authors' code.
-  But all queries share one random number for each sample and class, so that a prediction depends on
-  no other query. The loss, a mean over queries, has the same expectation.
+  But all queries share one random number for each sample and class: a prediction does not depend on
+  other queries. The loss, a mean over queries, has the same expectation.
 - A prediction is the logarithm of the mean probability; the authors' code scores by the logsumexp
   of the logits, whose largest class may be another.
-- In classification, the networks of the means have no bias in their last layers: it would be the
-  same for every class, and softmax cancels it.
-- Features are those of the base network without its head, and there is no dropout. Training is as
-  for the other methods: 4 tasks in each step and their outer rate; the authors have 8 tasks
-  (1-shot) and 2.5e-4. Loss and prediction take 10 samples of the head, as theirs do.
+- In classification, the networks of the means have no last bias, because softmax cancels it.
+- Features are those of the base network without its head, and there is no dropout. The authors have
+  8 tasks (1-shot) and 2.5e-4. Loss and prediction take 10 samples of the head, as theirs do.
 - Regression is ours, because [1] has only view reconstruction. The mean of phi(f(x), y) over the
   support set replaces the class mean, where phi has two layers as in its encoder of views. The head
   has one row for each target. The likelihood is Gaussian with a learned noise, so the mean over all
   samples has a closed form. A prediction is the mean of the Gaussian, and takes no samples.
-- The regression's likelihood is weighted as in [3] (beta of 1/2). Without weights it explains the
-  error of hard tasks as variance: on the 2-D functions its squared error was more than four times
-  as large.
+- The regression's likelihood is weighted as in [3] (beta of 1/2). Without weights its squared error
+  on the 2-D functions was more than four times as large.
 """
 
 from collections.abc import Callable
@@ -82,7 +79,6 @@ class Inference(eqx.Module):
     def drawn(
         cls, inputs: int, width: int, outputs: int, bias: bool, key: PRNGKeyArray
     ) -> "Inference":
-        """The layers with Glorot weights."""
         *hidden, last = mlp((inputs, width, width, outputs), key=key).layers
         return cls(MLP(tuple(hidden)), last.weight, last.bias if bias else None)
 
@@ -105,7 +101,7 @@ class Amortised(eqx.Module):
         cls, inputs: int, d: int, rows: int, width: int, *, bias: bool, key: PRNGKeyArray
     ) -> "Amortised":
         """The networks that map each row of `inputs` numbers to `rows` rows of a head, of `d`
-        weights each; `bias` tells whether those of the means have a bias in their last layers."""
+        weights each. With `bias` the last layers of those of the means have a bias."""
         keys = jax.random.split(key, 4)
         return cls(
             Inference.drawn(inputs, width, rows * d, bias, keys[0]),
@@ -135,7 +131,6 @@ class VERSAOptions(Options):
     def build(
         self, net: Network, problem: Problem, *, key: PRNGKeyArray
     ) -> "VERSA | VERSARegression":
-        """The learner with the body of `net`."""
         body = with_body(net, "VERSA").body
         d, width = units(body, problem.features), self.width
         if problem.kind == "classification":

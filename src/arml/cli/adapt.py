@@ -16,7 +16,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
-from arml.datasets.features import PHOTOS
+from arml.datasets.features import PHOTOS_MODEL
 from arml.datasets.folders import open_source
 from arml.predict.answers import (
     Answer,
@@ -298,7 +298,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
             "(numbers)"
         )
     # Without a learner's name a folder of queries may have the name of one.
-    place, note = (PHOTOS, None) if options.learner is None else locate(options.learner)
+    place, note = (PHOTOS_MODEL, None) if options.learner is None else locate(options.learner)
     if note is not None:
         tell(note)
     learner = load(place, options.model, **options.given())

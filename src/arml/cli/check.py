@@ -1,4 +1,4 @@
-"""`arml check`: the contract that every method keeps, run on a plug-in or an installed package."""
+"""`arml check`: tests a plug-in or an installed package against the contract of all parts."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,17 +14,16 @@ from arml.cli.console import parse
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Check methods, networks, tasks and kinds of inputs against the contract that those of the
-    package keep: a finite gradient reaches every meta-parameter, a task is learned alike whatever
-    other tasks stand beside it, a saved predictor answers as before, and so on. It takes about a
-    minute for a method.
+    """Check methods, networks, tasks and kinds of inputs against the contract of the package: for
+    example, a finite gradient reaches every meta-parameter, a batch of tasks equals a loop over
+    them, and a saved predictor gives the same answers. A method takes about a minute.
 
     The exit status is 1 if a check fails.
     """
 
     what: Positional[str]
-    """A plug-in file (own.py), all of whose parts are checked; or the name of a registered method,
-    network, kind of tasks or of inputs, of an installed package too."""
+    """A plug-in file (own.py): all of its parts are checked. Or the name of a registered method,
+    network, kind of tasks or kind of inputs, also of an installed package."""
 
 
 def check_command(arguments: Sequence[str]) -> int:
@@ -57,10 +56,8 @@ def check_command(arguments: Sequence[str]) -> int:
 
 
 def _parts(what: str) -> Iterator[tuple[str, str]]:
-    """The kind and the name of each part: those that a file registers, or the one of that name.
-
-    **Raises** `ValueError` in one line if there is none.
-    """
+    """The kind and the name of each part that a file registers, or of those with this name.
+    **Raises** `ValueError` in one line if there is none."""
     from arml.core.inputs import INPUTS
     from arml.core.registry import Registry
     from arml.experiment.options import ALGORITHMS, NETWORKS, TASKS

@@ -1,4 +1,4 @@
-"""The terminal: options are read, text and progress are written, and Ctrl-C is answered."""
+"""The terminal: reads options, writes text and progress, and handles Ctrl-C."""
 
 import contextlib
 import io
@@ -33,13 +33,13 @@ from arml.report.tables import duration, grid
 from arml.results.files import plain
 
 T = TypeVar("T")
-TYRO = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
-"""How tyro reads every command."""
-SECONDS = 10.0
+TYRO_CONFIG = (tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+"""tyro's settings for every command."""
+PROGRESS_SECONDS = 10.0
 """Seconds between two lines of progress where there is no terminal."""
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 """The exit status of a command that was interrupted."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
@@ -49,18 +49,16 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str) -> T:
 
 
 def understood(kind: Any, arguments: Sequence[str], *, prog: str, **options: Any) -> Any:
-    """What `tyro.cli` makes of command-line arguments, with its `options`.
-
-    **Raises** `SystemExit` after `--help`, and `ValueError` in one line for what tyro would print
-    in a box before it exits, and for an option that stands twice, of which it would drop the first.
-    """
+    """The result of `tyro.cli` for command-line arguments, with its `options`. **Raises**
+    `SystemExit` after `--help`, and `ValueError` in one line for errors that tyro would print in a
+    box, and for an option that was given twice: tyro would drop the first."""
     names = [word.split("=")[0] for word in arguments if word.startswith("--")]
-    for name in {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"{name} stands twice: give it once, with all of its values after it")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]} was given twice: give it once, with all values after it")
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO, **options)
+            return tyro.cli(kind, args=list(arguments), prog=prog, config=TYRO_CONFIG, **options)
     except SystemExit as end:
         if not end.code:
             raise
@@ -79,13 +77,13 @@ def refuse(options: object, names: Sequence[str], owners: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How an ONNX model of pictures is used. Other options are read from the file
-    preprocessor_config.json beside the model, or assumed; a line names these."""
+    """How an ONNX model of pictures is used. Options that are not given are read from the file
+    preprocessor_config.json beside the model, or assumed; a line names the assumed ones."""
 
     output: str | None = None
-    """Output of the ONNX model, if it has several; or a value inside it (extra onnx)."""
+    """Output of an ONNX model with several; or a value inside it (extra onnx)."""
     pool: Literal["cls", "mean", "none"] | None = None
-    """Of an output with tokens or places: the first token, the mean, or all of it."""
+    """For an output with tokens or positions: the first token, the mean, or all of it."""
     size: int | None = None
     """Pixels on each side of the ONNX model's input."""
     mean: tuple[float, float, float] | None = None
@@ -94,18 +92,16 @@ class ModelOptions:
     """Deviation of each channel; 0.003922 leaves bytes."""
 
     def given(self) -> dict[str, Any]:
-        """Those that were given."""
         found = {name: getattr(self, name) for name in ModelOptions.__dataclass_fields__}
         return {name: value for name, value in found.items() if value is not None}
 
 
 Shown = str | Table | Group
-"""What is printed: a line, or a table."""
+"""A line or a table to print."""
 
 
 def say(console: Console, *lines: Shown) -> None:
-    """Print tables, and plain lines without breaks of our own, so that paths and commands can be
-    copied."""
+    """Print tables, and plain lines without line breaks: paths and commands can be copied."""
     for line in lines:
         if isinstance(line, str):
             console.print(Text(line), soft_wrap=True)
@@ -120,7 +116,7 @@ def tell(*lines: str) -> None:
 
 @contextlib.contextmanager
 def doubts() -> Iterator[None]:
-    """Tell the first line that the package's logger says, and how many different ones follow."""
+    """Print the first line of the package's logger, and the number of different ones after it."""
     lines, handler = dict[str, None](), logging.Handler()
     handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("arml").addHandler(handler)
@@ -134,7 +130,6 @@ def doubts() -> Iterator[None]:
 
 
 def print_json(value: object) -> None:
-    """Print `value` as JSON and nothing else."""
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
@@ -144,7 +139,7 @@ def command(*words: str) -> str:
 
 
 def listed(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> Table:
-    """Names, short facts, and a text that is wrapped, without lines around them."""
+    """A table without lines; the text in its last column is wrapped."""
     left = (0, len(headings) - 1)
     table = grid(headings, rows, left=left, box=None, show_header=any(headings), title=title)
     for column in table.columns[:-1]:
@@ -183,9 +178,8 @@ class Display:
         note: str = "",
         row: object = "",
     ) -> None:
-        """Show what is done now in a row, and how much of it if that is known. Each `text` has a
-        time of its own; it goes on where the text comes back, and starts anew if nothing is
-        done."""
+        """Show the present work of a row, and how much of it is done, if that is known. Each `text`
+        has its own time, which continues if the text returns, and restarts if nothing is done."""
         known = self.tasks.get(row)
         if known is None or self.bar.tasks[known].description != text:
             self.drop(row)
@@ -197,7 +191,7 @@ class Display:
         self.bar.update(task, completed=done, total=total, note=note, visible=True)
 
     def drop(self, row: object) -> None:
-        """Show a row no longer, because it is over."""
+        """Hide a row that is finished."""
         if row in self.tasks:
             self.bar.update(self.tasks[row], visible=False)
 
@@ -212,7 +206,7 @@ class Display:
         self.bar.stop()
 
     def _tick(self) -> None:
-        while self.bar.disable and not self.over.wait(SECONDS):
+        while self.bar.disable and not self.over.wait(PROGRESS_SECONDS):
             say(self.console, "; ".join(_in_words(t) for t in self.bar.tasks if t.visible))
 
 
@@ -223,19 +217,17 @@ def _in_words(task: Task) -> str:
 
 
 class Stop:
-    """Asks a command to stop at the first Ctrl-C or SIGTERM; the second ends the program.
+    """Becomes true at the first Ctrl-C or SIGTERM, and the command stops; the second ends it.
 
-    Python runs a signal's handler between two of its own instructions, so not while XLA compiles
-    or computes. The handler in C writes a byte to a pipe at once, and a thread that reads the pipe
-    answers.
-    """
+    Python does not run a signal's handler while XLA compiles or computes. Its handler in C writes a
+    byte to a pipe at once, and a thread that reads the pipe prints the answer."""
 
     def __init__(
         self, message: str = "stopping after the step in hand", *, idle: Callable[[], str] = str
     ) -> None:
         self.stopping, self.message = False, message
         self.idle = idle
-        """Returns why nothing is lost if the program ends at once, or the empty string."""
+        """Returns why nothing is lost if the program ends at once, or an empty string."""
 
     def __call__(self) -> bool:
         return self.stopping
@@ -247,7 +239,7 @@ class Stop:
         """The thread: each byte is a signal's number, and zero ends the thread."""
         presses = 0
         while (number := os.read(pipe, 1)) not in (b"", b"\0"):
-            if number[0] not in SIGNALS:
+            if number[0] not in STOP_SIGNALS:
                 continue
             self.stopping = True
             presses += 1
@@ -258,11 +250,11 @@ class Stop:
                 if sys.stderr.isatty():
                     sys.stderr.write("\x1b[?25h")  # show the cursor, which a progress bar hides
                     sys.stderr.flush()
-                os._exit(INTERRUPTED)
+                os._exit(EXIT_INTERRUPTED)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen for the two signals; outside the main thread, where that is impossible, do
+        """Listen for the two signals; outside the main thread this is impossible, and it does
         nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -271,7 +263,7 @@ class Stop:
         os.set_blocking(write, False)
         thread = threading.Thread(target=self._answer, args=(read,), daemon=True)
         thread.start()
-        before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        before = {number: signal.signal(number, self._handle) for number in STOP_SIGNALS}
         woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         try:
             yield

@@ -1,5 +1,4 @@
-"""`arml data`: the benchmarks' data sets, prepared once; and `arml features`: pictures become the
-vectors of a frozen model, once."""
+"""`arml data` prepares the benchmarks' data sets; `arml features` computes vectors of pictures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from arml.cli import known
-from arml.cli.console import INTERRUPTED, Display, ModelOptions, command, listed, parse, say
+from arml.cli.console import EXIT_INTERRUPTED, Display, ModelOptions, command, listed, parse, say
 
-HELP = """usage: arml data ACTION [OPTIONS]
+DATA_HELP = """usage: arml data ACTION [OPTIONS]
 
 The benchmarks' data sets, prepared once.
 
@@ -26,7 +25,7 @@ actions:
 def data_command(arguments: Sequence[str]) -> int:
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(HELP)
+        print(DATA_HELP)
         return 0
     actions: dict[str, Callable[[Sequence[str]], int]] = {"list": _list, "prepare": _prepare}
     return known("action", name, actions)(rest)
@@ -34,16 +33,16 @@ def data_command(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the data sets: size, where the archives are from, and whether each is prepared here."""
+    """List the data sets: size, source of the archives, and whether each is prepared here."""
 
 
 def _list(arguments: Sequence[str]) -> int:
     parse(ListOptions, arguments, prog="arml data list")
     from arml.datasets.prepare import prepared_here
-    from arml.datasets.published import CATALOGUE
+    from arml.datasets.published import DATA_SETS
 
     rows, here = [], prepared_here()
-    for name, data in CATALOGUE.items():
+    for name, data in DATA_SETS.items():
         fetched = all(archive.url for family in data.families for archive in family.archives)
         size = f"{data.pictures * data.size**2 * 3 / 1e9:.2f} GB"
         source = "fetched" if fetched else "your own"
@@ -64,7 +63,7 @@ class PrepareOptions:
     name: Positional[str]
     """Data set; `arml data list` names them."""
     source: Annotated[tuple[Path, ...], arg(name="from")] = ()
-    """Archives, or folders that hold archives or their unpacked contents."""
+    """Archives, or folders that contain archives or their unpacked files."""
     out: Path | None = None
     """Folder of the data set; $ARML_CACHE/data/NAME if not given."""
     size: int | None = None
@@ -99,7 +98,7 @@ def _prepare(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesOptions(ModelOptions):
-    """Turn pictures into the vectors of a frozen ONNX model; families that are there stay.
+    """Turn pictures into the vectors of a frozen ONNX model; finished families are kept.
 
     Then `arml train --data DIR` and `arml train features/METHOD --data DIR` learn from the vectors.
     A source is a folder or zip with one folder for each class, and becomes one family.
@@ -114,31 +113,25 @@ class FeaturesOptions(ModelOptions):
     raw: bool = False
     """Do not scale each vector to the root of its dimension."""
     saw: str | None = None
-    """The training data of the model: a test on its classes is not fair."""
+    """The training data of the model: scores on their classes would be too high."""
 
 
 def features_command(arguments: Sequence[str]) -> int:
     options = parse(FeaturesOptions, arguments, prog="arml features")
     if not options.sources:
-        raise ValueError("no pictures: name one or more folders or zips")
-    from arml.datasets.features import PHOTOS, extractor_of, write_features
+        raise ValueError("no pictures were given: name one or more folders or zips")
+    from arml.datasets.features import PHOTOS_MODEL, extractor_of, write_features
     from arml.datasets.folders import named_sources
 
     paths = named_sources(options.sources)
     given = {**options.given(), "saw": options.saw}
-    extractor = extractor_of(options.model or PHOTOS, given, unit=not options.raw)
+    extractor = extractor_of(options.model or PHOTOS_MODEL, given, unit=not options.raw)
     console, about = Console(), extractor.about
-    say(
-        console,
-        f"{extractor.summary}; {extractor.dimension} numbers; the model was trained on: "
-        f"{about['saw']}",
-        *filter(None, [extractor.doubt]),
-    )
+    saw = f"{extractor.dimension} numbers; the model was trained on: {about['saw']}"
+    say(console, f"{extractor.summary}; {saw}", *filter(None, [extractor.doubt]))
     if about["saw"] == "unknown":
         say(
-            console,
-            "if that includes test classes, scores will be too high; --saw records what the model "
-            "was trained on",
+            console, "if these data include test classes, scores will be too high; --saw names them"
         )
     try:
         with Display(Console(stderr=True), "starting") as display:
@@ -150,6 +143,6 @@ def features_command(arguments: Sequence[str]) -> int:
                 say(console, f"{name}: {counts}{'' if new else ', done before'}")
     except KeyboardInterrupt:
         say(console, f"stopped; to continue: {command('features', *arguments)}")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     say(console, f"next: {command('train', '--data', str(options.out))} --run DIR")
     return 0

@@ -1,5 +1,5 @@
-"""`arml export`: learners to share, and files that run without JAX; `arml app`: a page on this
-machine to try a learner."""
+"""`arml export` writes learners to share, and files that run without JAX; `arml app` serves a page
+on this machine to try a learner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class ExportOptions:
 
     With --out it writes a run's learner: weights, configuration and checksums, no data. The
     temperature of its probabilities is chosen on validation tasks first. With --onnx it writes a
-    predictor that `arml adapt --save` saved as one file that runs without JAX. With --html it
-    writes a folder with a page, such a file and its runtime, which works offline.
+    predictor of `arml adapt --save` as one file that runs without JAX. With --html it writes a
+    folder with an offline page, the ONNX file and its runtime.
     """
 
     source: Positional[Path]
@@ -27,7 +27,7 @@ class ExportOptions:
     out: Path | None = None
     """Folder of the learner to write."""
     tasks: int = 200
-    """Validation tasks for --out; 0 leaves the temperature as it is."""
+    """Validation tasks for --out; 0 keeps the temperature."""
     onnx: Path | None = None
     """ONNX file to write (needs the extra onnx)."""
     html: Path | None = None
@@ -65,7 +65,7 @@ def export_command(arguments: Sequence[str]) -> int:
         with Display(console, said):
             learner = exported(source, out, tasks=options.tasks)
         if learner.problem.kind == "classification" and options.tasks:
-            same = " (another does not help on validation tasks)" * (learner.temperature == 1)
+            same = " (others are not better on validation tasks)" * (learner.temperature == 1)
             say(console, f"temperature of the probabilities: {learner.temperature:.3g}{same}")
         say(console, f"written to {out}")
         return 0
@@ -108,7 +108,7 @@ def app_command(arguments: Sequence[str]) -> int:
 
     if options.learner is not None and (options.learner / SUPPORT).is_file():
         tell(
-            f"{options.learner} is a predictor: the page uses its learner alone, and you give the "
+            f"{options.learner} is a predictor: the page uses only its learner, and you give the "
             "examples of your classes there"
         )
     from arml.app.server import serve, served

@@ -14,33 +14,33 @@ from arml.results.scores import format_score
 
 @dataclass(frozen=True)
 class GrowOptions:
-    """Teach a trained learner new families of tasks; it keeps what it knows.
+    """Teach a trained learner new families of tasks; it does not forget the known ones.
 
-    The learner stays as it was; the new one is a run folder for `arml adapt`, `evaluate`, `explain`
-    and `report`. It is accepted only if it is better on held-out classes of each new family, with
-    an interval above zero, and no known family may lose more than 2 points of accuracy; otherwise
-    the old learner is written, and the output says so.
+    The old learner does not change. The new one is a run folder for `arml adapt`, `evaluate`,
+    `explain` and `report`. It is accepted only if it is better on held-out classes of each new
+    family, with an interval above zero, and if no known family may lose more than 2 points of
+    accuracy. Otherwise the old learner is written, and a line reports it.
 
     The families must be large enough for the learner's tasks: for starter 20 classes or more of 18
     pictures each.
     """
 
     learner: Positional[Path]
-    """A run folder, an exported learner, or one of the package, such as starter."""
+    """A run folder, an exported learner, or one of the package (starter)."""
     data: tuple[str, ...]
     """The new families: folders or zips of pictures, or folders of features."""
     out: Path
     """Folder of the new learner."""
     known: tuple[str, ...] = ()
-    """Data of the known families; an exported learner does not have them."""
+    """Data of the known families, for an exported learner."""
     minutes: float = 5.0
-    """About the time that the command takes."""
+    """Time of the whole command, approximately."""
     steps: int | None = None
     """Outer steps, instead of minutes."""
     replay: float = 0.5
     """Share of the training tasks that are of known families."""
     tasks: int = 200
-    """Tasks of each family for each score; fewer need less time, and widen the intervals."""
+    """Tasks of each family for each score; with fewer it is faster, and intervals are wider."""
     json: bool = False
     """Print JSON: the score of each family on test tasks, `before` and `after`."""
 

@@ -16,9 +16,6 @@ from arml.cli.console import command, listed, parse, print_json, say
 from arml.datasets.folders import default_folder
 from arml.results.files import Json, JsonView, RunError, checksum, read_json, write_json
 
-_KEPT = "list.json"
-"""What `arml list` names, in the cache."""
-
 
 @dataclass(frozen=True)
 class _ListOptions:
@@ -59,11 +56,9 @@ def list_command(arguments: Sequence[str]) -> None:
 
 
 def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """The descriptions of everything of this name, by its kind, and the recipes that belong to it,
-    with the options that they need; all if `what` is None.
-
-    **Raises** `ValueError` with the nearest names for an unknown one.
-    """
+    """The descriptions of everything with this name, by kind, and its recipes with the options that
+    they need; all if `what` is None. **Raises** `ValueError` with the nearest names for an unknown
+    one."""
     from arml.core.registry import nearest
 
     every, needs = _catalogue()
@@ -82,10 +77,8 @@ def _named(what: str | None) -> tuple[dict[str, dict[str, str]], dict[str, str]]
 
 def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """The descriptions of everything, by its kind, and of each recipe the options that it needs.
-
-    They are kept in the cache, because the methods load JAX. A change of the package makes them
-    anew. With plug-ins and other packages' methods nothing is kept.
-    """
+    They are cached until the package changes, because the methods load JAX, but not with plug-ins
+    and other packages' methods."""
     from arml.core.registry import points
     from arml.plugins.loading import as_options
 
@@ -98,13 +91,13 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     package = Path(__file__).parents[1]
     paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml"))
     key = checksum([[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths])
-    place = default_folder() / _KEPT
+    place = default_folder() / "list.json"
     with suppress(RunError, KeyError):
         kept = read_json(place)
         if kept["key"] == key:
             return kept["every"], kept["needs"]
     every, needs = _read_catalogue()
-    with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+    with suppress(OSError, RunError):  # a cache that cannot be written only costs time
         place.parent.mkdir(parents=True, exist_ok=True)
         write_json(place, {"key": key, "every": every, "needs": needs})
     return every, needs
@@ -112,7 +105,7 @@ def _catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     from arml.algorithms import ALGORITHMS
-    from arml.datasets.published import CATALOGUE
+    from arml.datasets.published import DATA_SETS
     from arml.experiment.options import NETWORKS
     from arml.experiment.recipes import RECIPES, method_of, settings, variants_of
     from arml.predict.kinds import every_kind
@@ -127,21 +120,20 @@ def _read_catalogue() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         },
         "inputs": {name: kind.about for name, kind in every_kind().items()},
         "networks": {name: entry.about for name, entry in NETWORKS.items()},
-        "data sets": {name: f"{data.about}." for name, data in CATALOGUE.items()},
+        "data sets": {name: f"{data.about}." for name, data in DATA_SETS.items()},
     }
     return every, {k: str(getattr(made.tasks, "needs", "")) for k, made in RECIPES.items()}
 
 
 @cache
 def study_scores() -> JsonView:
-    """The scores of the study (`study/`) by setting: `metric`, `steps`, `protocol`, `tasks`, and of
-    each method `scores` and `minutes`."""
+    """The study's scores by setting: `metric`, `steps`, `protocol`, `tasks`, and of each method
+    `scores` and `minutes`."""
     return json.loads(files("arml").joinpath("data/measured.json").read_text(encoding="utf-8"))
 
 
 def _measured(recipe: str) -> Json:
-    """The `metric` of the study's setting, its mean `score` of the recipe and the `minutes` of one
-    training on one core; None where the study has none."""
+    """The study's metric, mean score and minutes of a training on one core, or None."""
     place, method = recipe.split("/")
     facts = study_scores().get(place, {})
     return {
@@ -168,8 +160,8 @@ def _print_recipes(console: Console, recipes: Mapping[str, str]) -> None:
             notes[
                 f"score: {'accuracy' if percent else 'mean squared error'} on {facts['tasks']:,} "
                 f"test tasks ({facts['protocol'].partition(', ')[0]}) after {facts['steps']:,} "
-                "steps, a mean over the study's trainings (one to five); which differences are "
-                "more than chance: study/README.md"
+                "steps, a mean over the study's trainings (one to five); study/README.md shows "
+                "which differences are more than chance"
             ] = None
         methods = every["methods"] | every["variants"]
         about = methods[method] if one_setting else every["settings"][place][:-1]
@@ -177,6 +169,6 @@ def _print_recipes(console: Console, recipes: Mapping[str, str]) -> None:
     console.print(listed(("recipe", "score", "minutes", ""), rows))
     say(console, *notes)
     first, needs = next(iter(recipes.items()))
-    # What it needs are placeholders, and not quoted.
+    # Its needs are placeholders, and are not quoted.
     run = command("--run", f"runs/{first}").removeprefix("arml")
     say(console, f"Train one: arml train {first}{needs and ' ' + needs}{run}")

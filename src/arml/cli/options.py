@@ -1,8 +1,5 @@
-"""Reads the command line of a training: the options of the command, then those of its experiment.
-
-The first word may be a recipe. An option of a part is spelled as in tyro, `--algorithm.inner-rate`.
-The part may be left out if no other part has an option of that name: `--inner-rate`.
-"""
+"""The command line of a training: a recipe, the options of the command, and those of the experiment
+(`--algorithm.inner-rate`, or `--inner-rate` if no other part has an option of that name)."""
 
 import dataclasses
 import time
@@ -21,8 +18,8 @@ from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
 
 T = TypeVar("T", bound="TrainingOptions")
-SHAPE = ("ways", "shots", "queries")
-_WORDS = ("data", "network", "outer", *SHAPE, "size")
+TASK_SHAPE = ("ways", "shots", "queries")
+_EXPERIMENT_OPTIONS = ("data", "network", "outer", *TASK_SHAPE, "size")
 """Options of the command that change the experiment, besides the steps."""
 
 
@@ -35,15 +32,15 @@ class TrainingOptions:
     data: Annotated[tuple[str, ...], arg(aliases=("--tasks.data",))] = ()
     """Folders or zips of pictures, or folders of features; each is a family."""
     minutes: float | None = None
-    """Train for about this time: a few steps are timed first."""
+    """Time of the training, approximately: a few steps are timed first."""
     steps: int | None = None
     """Outer steps; those of the recipe if neither these nor minutes are given."""
     network: str | None = None
-    """A network in place of the recipe's: `arml list` names them."""
+    """A network instead of the recipe's: `arml list` names them."""
     outer: str | None = None
-    """An outer optimiser of a plug-in in place of the recipe's."""
+    """An outer optimiser of a plug-in instead of the recipe's."""
     ways: Annotated[int | None, arg(aliases=("--tasks.ways",))] = None
-    """Classes of a task. Options of a method that depend on the shape follow."""
+    """Classes of a task. The method's options that depend on the shape are adjusted."""
     shots: Annotated[int | None, arg(aliases=("--tasks.shots",))] = None
     """Examples of each class."""
     queries: Annotated[int | None, arg(aliases=("--tasks.queries",))] = None
@@ -52,7 +49,6 @@ class TrainingOptions:
     """Pixels of a picture on each side."""
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the options that were given."""
         return {name: value for name in names if (value := getattr(self, name)) not in (None, ())}
 
 
@@ -63,20 +59,14 @@ class Parsed(Generic[T]):
     options: T
     experiment: Experiment
     lines: list[str]
-    """A line for each choice that was made for the user, who named no recipe."""
+    """Without a recipe: a line for each choice that was made for the user."""
     words: list[str]
     """The words that chose the experiment, without its steps."""
 
 
 def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]:
-    """The options of a command, and the experiment of the recipe or the data that they name.
-
-    **Arguments**
-
-    - `kind`: the options of the command; its docstring is the help.
-
-    **Raises** `ValueError` in one line, and `SystemExit` as `parse` does.
-    """
+    """The options of a command, whose docstring is the help, and the experiment of the recipe or
+    the data that they name. **Raises** `ValueError` in one line, and `SystemExit` as `parse`."""
     name, words = ("", words) if not words or words[0].startswith("-") else (words[0], words[1:])
     prog = f"{prog} {name}" if name else prog
     found = recipe(name) if name else None
@@ -95,7 +85,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
     if found is not None:
         experiment = _shaped(found, options)
     elif options.data:
-        fixed = options.given(*SHAPE, "size")
+        fixed = options.given(*TASK_SHAPE, "size")
         minutes = options.minutes or MINUTES
         experiment, lines = choose(options.data, fixed=fixed, minutes=minutes)
         lines.append(f"method {experiment.recipe}: `{prog} RECIPE` trains another")
@@ -111,14 +101,14 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
         experiment = dataclasses.replace(experiment, steps=options.steps)
     experiment = _changed(experiment, _spelled_out(rest, experiment), prog)
     again = [name] if name else []
-    for option, value in options.given(*_WORDS).items():
+    for option, value in options.given(*_EXPERIMENT_OPTIONS).items():
         again += [f"--{option}", *map(str, value if isinstance(value, tuple) else (value,))]
     return Parsed(options, experiment, lines, [*again, *rest])
 
 
 def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) -> Experiment:
-    """The experiment with as many steps as fit in the minutes that were asked for, or in
-    `MINUTES` if the user gave data alone. A run that exists keeps its steps."""
+    """The experiment with as many steps as fit in the given minutes, or in `MINUTES` if the user
+    gave only data. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
     minutes = options.minutes
     if minutes is None and parsed.lines and not options.steps:
@@ -138,13 +128,13 @@ def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) ->
 
 def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
     """The recipe's experiment with the options of the tasks that were given."""
-    given = options.given("data", *SHAPE, "size")
+    given = options.given("data", *TASK_SHAPE, "size")
     known = {field.name for field in dataclasses.fields(experiment.tasks)}
     if unknown := [name for name in given if name not in known]:
         raise ValueError(
             f"the tasks of {experiment.recipe} have no option --{unknown[0]}: leave it out"
         )
-    shape = {name: given[name] for name in SHAPE if name in given}
+    shape = {name: given[name] for name in TASK_SHAPE if name in given}
     if shape and min(shape.values()) >= 1:  # a smaller number is refused by `check`
         experiment = recipe(experiment.recipe, **shape)
     return dataclasses.replace(experiment, tasks=dataclasses.replace(experiment.tasks, **given))
@@ -152,7 +142,7 @@ def _shaped(experiment: Experiment, options: TrainingOptions) -> Experiment:
 
 def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experiment:
     """The experiment changed by the options among the words."""
-    # A part is annotated as a protocol, and tyro needs the class of its options.
+    # The annotation of a part is a protocol, and tyro needs the class of its options.
     types: dict[str, Any] = {part: type(getattr(experiment, part)) for part in REGISTRIES}
     types["recipe"] = Annotated[str, Suppress]
     fields = dataclasses.fields(experiment)
@@ -169,10 +159,8 @@ def _changed(experiment: Experiment, words: Sequence[str], prog: str) -> Experim
 
 
 def _spelled_out(words: Sequence[str], experiment: Experiment) -> list[str]:
-    """The words of a command line, each option of a part with the name of its part.
-
-    **Raises** `ValueError` for a name that several parts have.
-    """
+    """The words of a command line, each option of a part with the name of its part. **Raises**
+    `ValueError` for a name that several parts have."""
     own = {name.replace("_", "-") for name in vars(experiment)}
     paths: dict[str, list[str]] = {}
     for part in REGISTRIES:

@@ -11,7 +11,7 @@ import jax
 from rich.console import Console
 from tyro.conf import arg
 
-from arml.cli.console import INTERRUPTED, Display, Stop, command, say
+from arml.cli.console import EXIT_INTERRUPTED, Display, Stop, command, say
 from arml.cli.options import TrainingOptions, read_command, timed
 from arml.core.checks import Size, Whole, check_types
 from arml.experiment.options import TASKS, Experiment, metric_of
@@ -175,7 +175,7 @@ def _train(
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
         steps = f"step {reached:,} of {experiment.steps:,}"
         say(console, f"ended at {steps}: by patience or a callback")
     _print_end(console, folder)
@@ -221,7 +221,7 @@ def _train_seeds(
         say(console, f"seed {seed} failed: {why}")
     if stop():
         say(console, f"stopped and saved; to resume: {again}")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     last = []
     for seed in seeds:
         record = _last_scored(folder / f"seed-{seed}")

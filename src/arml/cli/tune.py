@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from arml.cli.console import INTERRUPTED, Stop, command, say
+from arml.cli.console import EXIT_INTERRUPTED, Stop, command, say
 from arml.cli.options import Parsed, TrainingOptions, read_command, words_without
 from arml.experiment.recipes import recipe
 from arml.experiment.search import space, space_in_words, tune, usual
@@ -15,9 +15,6 @@ from arml.results.files import Json, write_json
 
 if TYPE_CHECKING:
     import optuna
-
-SHOWN = 10
-"""Trials in the table at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +37,10 @@ class TuneOptions(TrainingOptions):
     """Trials that run at the same time. The same command on other machines that share the folder,
     or the storage, joins the search."""
     storage: str | None = None
-    """A database for Optuna's record, such as sqlite:///FILE or postgresql://..., where machines
-    do not share the folder. The search has the folder's name in it."""
+    """A database for Optuna's record if machines do not share the folder: sqlite:///FILE or
+    postgresql://... The search is named after the folder."""
     on: str | None = None
-    """Run the workers on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    """Run the workers on a Ray cluster: `ray` for that of $RAY_ADDRESS or a new one here, or
     ray://HOST:PORT."""
 
 
@@ -51,10 +48,9 @@ def tune_command(arguments: Sequence[str]) -> int:
     parsed = read_command(TuneOptions, arguments, prog="arml tune")
     options, experiment = parsed.options, parsed.experiment
     if options.minutes is not None:
-        raise ValueError("--minutes does not suit a search: give --steps")
+        raise ValueError("a search has no --minutes: give --steps")
     experiment.check()
     search = space(options.search, experiment) or usual(experiment)
-
     console, stop = Console(), Stop()
     say(console, f"searching {space_in_words(search)}")
 
@@ -80,7 +76,7 @@ def tune_command(arguments: Sequence[str]) -> int:
         )
     finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:
-        rows = [_cells(trial, experiment.steps) for trial in ended[:SHOWN]]
+        rows = [_cells(trial, experiment.steps) for trial in ended[:10]]
         title = "Validation scores, the best first"
         console.print(grid(("trial", "score", "", "options"), rows, left=(2, 3), title=title))
     if finished:
@@ -91,24 +87,23 @@ def tune_command(arguments: Sequence[str]) -> int:
             say(
                 console,
                 f"this trains all {recipe(experiment.recipe).steps:,} steps with options that were "
-                f"found in {experiment.steps:,}, and so long a training may need others, such as a "
-                f"lower rate; as long as the trials: {best['short']}",
+                f"best after {experiment.steps:,}; a longer training may need others, for example "
+                f"a lower rate; to train as long as the trials: {best['short']}",
             )
     if (open_ := options.trials - len(ended)) > 0 and not stop():
         say(
             console,
-            f"{open_} trials have not ended: other processes have them, or died with them; the "
-            "same command takes up those of dead processes",
+            f"{open_} trials have not ended: other processes run them, or died; the same command "
+            "continues those of dead processes",
         )
     if stop():
         again = command("tune", *arguments)
         say(console, f"stopped after {len(ended)} trials; to continue: {again}")
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     return 0
 
 
 def _best(trial: "optuna.trial.FrozenTrial", parsed: Parsed[TuneOptions]) -> Json:
-    """The best trial, and the command that trains with its options."""
     experiment = parsed.experiment
     # A search may begin at a value that was given.
     words = words_without(parsed.words, trial.params, experiment)

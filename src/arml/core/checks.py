@@ -48,7 +48,7 @@ class Options:
             scale: float = 1.0
 
             def build(self, problem, *, key):
-                return arml.linear(problem.features[0], problem.outputs, key=key)
+                return arml.nn.linear(problem.features[0], problem.outputs, key=key)
 
         arml.register("network", "line", LineOptions)
 

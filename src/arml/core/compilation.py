@@ -74,7 +74,9 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
 def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     """`function`, whose `vmap` is a loop on a CPU: for functions that call LAPACK.
 
-        solve = arml.unbatched(jnp.linalg.solve)
+        from arml.core.compilation import unbatched
+
+        solve = unbatched(jnp.linalg.solve)
         weights = jax.vmap(solve)(jnp.ones((5, 1, 1)), jnp.ones((5, 1)))
 
     jaxlib shares a batch of matrices among its threads, and one of these threads waits for the

@@ -54,7 +54,9 @@ class Adapted(NamedTuple):
     outer loss (ARML's reconstruction losses); `net` is the network that was adapted, None for a
     method that adapts none.
 
-        fixed = Fixed(arml.linear(1, 1, key=jax.random.key(0)), arml.loss_of(problem))
+        from arml.core.losses import loss_of
+
+        fixed = Fixed(arml.nn.linear(1, 1, key=jax.random.key(0)), loss_of(problem))
         adapted = fixed.adapt(support, key=jax.random.key(1))
         adapted.predict(task.query.x)
     """
@@ -77,7 +79,7 @@ class MetaLearner(eqx.Module):
     A subclass gives the field `loss` and the method `adapt`:
 
         class Fixed(arml.MetaLearner):
-            net: arml.Linear
+            net: arml.nn.Linear
             loss: arml.Loss
 
             def adapt(self, support, *, key):

@@ -46,7 +46,9 @@ def loss_of(problem: Problem) -> Callable[[Array, Array], Float[Array, ""]]:
     """The loss of a problem: `mse` for regression, `cross_entropy` for classification. Both map
     outputs `[n, outputs]` and targets to the mean over the examples.
 
-        loss = arml.loss_of(problem)
+        from arml.core.losses import loss_of
+
+        loss = loss_of(problem)
         loss(jnp.zeros((5, 1)), jnp.ones((5, 1)))
     """
     return {"regression": mse, "classification": cross_entropy}[problem.kind]

@@ -1,1 +1,1 @@
-"""Where images and tables come from, and how their classes are split."""
+"""Sources of images, and splits of their classes."""

@@ -1,9 +1,8 @@
 """The files of a folder, a zip or a tar (also compressed, also of tars), without extracting them.
 
-No file is written to the disk. An archive may come from a stranger: a name that leads outside and a
-file that is too large raise an error; links and special files of a tar are left out. Names are
-compared in Unicode NFC; the files that file managers and packers leave behind are skipped, and so
-are links to a folder in which they lie.
+An archive may come from a stranger: a name that leads outside and a file that is too large raise an
+error, and links and special files of a tar are skipped. So are the files of file managers and
+packers, and links to a folder that contains them. Names are in Unicode NFC.
 """
 
 import contextlib
@@ -21,21 +20,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SIZE_LIMIT = 256 * 2**20
-"""Bytes of one file, unpacked: more than any photograph."""
-DEEPEST = 8
-"""Folders within folders."""
-JUNK = {
+SIZE_LIMIT = 256 * 2**20  # bytes of one file, unpacked: more than any photograph
+
+JUNK_NAMES = {
     "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir", "lost+found",
     "$recycle.bin", "system volume information",
 }  # fmt: skip
-"""Files and folders of file managers, packers and disks, beside those that begin with a point."""
-_DAMAGE = (
+"""Files and folders of file managers, packers and disks, besides those that begin with a dot."""
+_DAMAGE_ERRORS = (
     tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError,
     NotImplementedError,
 )  # fmt: skip
 Box = tuple[int, int, int, int]
-"""Left, top, right and bottom in pixels; the last two are outside."""
+"""Left, top, right and bottom in pixels; right and bottom are exclusive."""
 
 
 class Member(NamedTuple):
@@ -44,7 +41,7 @@ class Member(NamedTuple):
     where: str
     """Its path on the disk, or the archive and its name there, for messages."""
     read: Callable[[], bytes]
-    """Its content. For a tar, this works only until the next member is asked for."""
+    """Returns its content. For a tar, this works only until the next member is drawn."""
     name: str = ""
     """Its path within the folder or archive with `/`, in Unicode NFC."""
     box: Box | None = None
@@ -57,14 +54,9 @@ def open_members(
 ) -> Iterator[Iterator[Member]]:
     """The files of a folder, a zip or a tar, one after the other.
 
-    **Arguments**
-
-    - `enter`: called with the name of each tar within a tar or a folder. If it returns true, the
-      files of that tar follow, named `<name without .tar>/<their names>`.
-
-    **Raises** `ValueError` in one line for a file that is missing, unsafe, cut short or of another
-    kind. Some damage is found only when the reading reaches it.
-    """
+    `enter` is called with the name of each tar within a tar or a folder. If it returns true, the
+    files of that tar follow, named `<name without .tar>/<their names>`. **Raises** `ValueError` in
+    one line for a file that is missing, unsafe, cut short or of another kind, perhaps later."""
     try:
         if path.is_dir():
             yield _of_folder(path, enter)
@@ -77,7 +69,7 @@ def open_members(
         raise ValueError(
             f"{path}: expected a folder or an archive, found nothing; check the path"
         ) from error
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         if isinstance(error, OSError) and error.errno is not None:  # not one of gzip or bz2
             raise
         raise ValueError(
@@ -87,13 +79,12 @@ def open_members(
 
 
 def is_junk(name: str) -> bool:
-    """Whether any part of a path is the name of a file that was left behind by a program."""
-    return any(part.startswith(".") or part.lower() in JUNK for part in name.split("/"))
+    """Whether any part of a path is the name of a file of a file manager, a packer or a disk."""
+    return any(part.startswith(".") or part.lower() in JUNK_NAMES for part in name.split("/"))
 
 
 def printable(name: str) -> str:
-    """A name in which letters that no table or message could have, such as line breaks and bytes
-    that are no UTF-8, are replaced by U+FFFD."""
+    """A name with U+FFFD for line breaks, control characters, and bytes that are not UTF-8."""
     odd = ("Cc", "Cs")
     return "".join("\ufffd" if unicodedata.category(c) in odd else c for c in name)
 
@@ -103,8 +94,7 @@ def _plain_name(name: str) -> str:
 
 
 def _packed_name(path: Path, name: str, size: int) -> str:
-    """The name of a file in an archive with `/`, in NFC. **Raises** `ValueError` if it leads
-    outside, or the file is too large."""
+    """The name with `/`. **Raises** `ValueError` if it leads outside, or the file is too large."""
     name = name.replace("\\", "/")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     outside = name.startswith("/") or re.match(r"[A-Za-z]:", name) or ".." in parts
@@ -129,9 +119,9 @@ def _of_folder(path: Path, enter: Callable[[str], bool]) -> Iterator[Member]:
         parts = Path(here).relative_to(path).parts
         above = [path.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
         kept = [f for f in folders if not (is_junk(f) or _leads_back(Path(here, f), above))]
-        folders[:] = [] if len(parts) > DEEPEST else sorted(kept)
+        folders[:] = [] if len(parts) > 8 else sorted(kept)  # a depth that no data set has
         for file in sorted(f for f in files if not is_junk(f)):
-            # A backslash is a letter here, and no separator.
+            # A backslash is a letter here, not a separator.
             name, full = _plain_name("/".join((*parts, file))), os.path.join(here, file)
             if not name.endswith(".tar"):
                 where = printable(full)
@@ -141,7 +131,7 @@ def _of_folder(path: Path, enter: Callable[[str], bool]) -> Iterator[Member]:
 
 
 def _leads_back(folder: Path, above: Sequence[Path]) -> bool:
-    """Whether a folder is a link to one of those in which it lies, which would have no end."""
+    """Whether a folder is a link to one that contains it: to follow it would have no end."""
     return folder.is_symlink() and any(
         place.resolve().is_relative_to(folder.resolve()) for place in above
     )
@@ -169,15 +159,15 @@ def _of_zip(path: Path, archive: zipfile.ZipFile) -> Iterator[Member]:
 
 
 def _zipped_name(path: Path, info: zipfile.ZipInfo) -> str:
-    """The name of a member. Packers that do not say that it is UTF-8 use a code page of their
-    country, in which a byte of a letter may be that of a backslash."""
+    """The name of a member. Packers that do not declare UTF-8 use a code page of their country, in
+    which a byte of a letter may be that of a backslash."""
     if info.flag_bits & 0x800 or info.orig_filename.isascii():
         return info.orig_filename
     raw, extra = info.orig_filename.encode("cp437"), info.extra
     while len(extra) >= 4:
         kind, length = struct.unpack("<HH", extra[:4])
         field, extra = extra[4 : 4 + length], extra[4 + length :]
-        # The name in UTF-8 behind a version and a checksum of the other name.
+        # The name in UTF-8 after a version and a checksum of the other name.
         if kind == 0x7075 and field[1:5] == struct.pack("<I", zlib.crc32(raw)):
             return field[5:].decode(errors="replace")
     # Packers of Unix write UTF-8. In Windows' code pages some words are UTF-8 of other words.
@@ -186,7 +176,7 @@ def _zipped_name(path: Path, info: zipfile.ZipInfo) -> str:
             return raw.decode()
     raise ValueError(
         f"{path}: the names in this zip are in the code page of another system (one is "
-        f"{info.orig_filename!a}), so that classes would get wrong names; unpack it there and give "
+        f"{info.orig_filename!a}), and classes would get wrong names; unpack it there and give "
         "the folder, or pack it again with names in UTF-8"
     )
 
@@ -197,7 +187,7 @@ def _of_tar(
     """The files of a tar, which is `file` if that is given."""
     with tarfile.open(path, fileobj=file) as archive:
         while (info := archive.next()) is not None:
-            # Otherwise `archive` would keep every member, and there may be a million.
+            # Otherwise `archive` would keep every member, perhaps a million.
             archive.members.clear()  # type: ignore[attr-defined]
             nested = info.name.endswith(".tar") and not prefix
             name = _packed_name(path, info.name, 0 if nested else info.size)

@@ -23,7 +23,7 @@ def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamil
     - `data`: the path of a folder or zip of pictures (`load_families`); a pair `(x, y)` of arrays
       `[n, *features]` and `[n]`; or an object with `__len__` and `__getitem__`, whose items begin
       with an input and a label. An input is a picture of Pillow, an array `[h, w]`, `[h, w, 1 or
-      3]` or `[1 or 3, h, w]`, or a vector. Pixels of 8 bits become shares of one, floats stay.
+      3]` or `[1 or 3, h, w]`, or a vector. Pixels of 8 bits are divided by 255, floats are kept.
     - `size`: pictures become `size x size` pixels; if None, they must be of one size.
 
     **Raises** `ValueError` in one line for other data.

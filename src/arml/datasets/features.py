@@ -1,12 +1,11 @@
-"""Vectors that a frozen image model makes of pictures, and their folders on disk.
+"""Vectors of pictures, computed by a frozen image model, and their folders on disk.
 
-The model is an ONNX file, which onnxruntime runs: one of torchvision or timm, DINOv2, the image
-tower of CLIP or a whole CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats
-or bytes, whose sizes may be fixed or free; an input of texts gets a constant. Its output is `[n,
-d]`; or tokens `[n, t, d]`, of which the first or the mean is taken; or `[n, d, h, w]`, which is
-averaged over places. Its weights may be in a second file beside it. A file
-`preprocessor_config.json` there, as Hugging Face's repositories have it, states how pictures are
-prepared.
+The model is an ONNX file: one of torchvision or timm, DINOv2, the image tower of CLIP or a whole
+CLIP. It has one picture input `[n, 3, h, w]` or `[n, h, w, 3]` of floats or bytes, whose sizes may
+be fixed or free; an input of texts gets a constant. Its output is `[n, d]`; or tokens `[n, t, d]`,
+of which the first or the mean is taken; or `[n, d, h, w]`, whose mean over positions is taken. Its
+weights may be in a second file beside it. If `preprocessor_config.json` is there, as in Hugging
+Face's repositories, it states how pictures are prepared.
 
 On disk a family is a folder with `vectors.npy`, float32 `[n, d]` in order of class and then of
 picture, and `features.json`, which is written last. It has the classes, the counts, the source and
@@ -49,53 +48,46 @@ from arml.results.files import (
 )
 from arml.results.machine import extra
 
-PHOTOS = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
-"""The model of photographs that the package carries: see its licence beside it."""
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+PHOTOS_MODEL = Path(str(files("arml") / "data" / "photos" / "efficientnet-lite0.onnx"))
+"""The package's model of photographs; its licence is beside it."""
+IMAGENET_CHANNELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 """Mean and deviation of ImageNet's channels, for pixels in [0, 1]."""
-SAW = "arml.saw"
+TRAINING_DATA_KEY = "arml.saw"
 """Key of a model's metadata for the data that it was trained on."""
-EXTERNAL = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+EXTERNAL_WEIGHTS = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 """The key in an ONNX file before the length and the name of another file with its weights."""
-BATCH = 32
-_SIZE = 224
-_TYPES: dict[str, type[np.generic]] = {
+
+_PICTURE_TYPES: dict[str, type[np.generic]] = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
     "tensor(uint8)": np.uint8,
 }
-TEXTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
-"""Types of the inputs of texts."""
-EMBEDDING = "image_embeds"
-"""The output of CLIP that is taken, wherever it stands."""
-LOGITS = (1000, 1001, 21841, 21842, 21843)
-"""Numbers of ImageNet's classes."""
-PREPARED = "preprocessor_config.json"
+TEXT_TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_}
+PREPROCESSOR_CONFIG = "preprocessor_config.json"
 Pool = Literal["cls", "mean", "none"]
-"""The first token, the mean over tokens or places, or all numbers."""
+"""The first token, the mean over tokens or positions, or all numbers."""
 
 
 class Extractor:
-    """A frozen model, ready to run. `about` says everything on which its vectors depend, as plain
-    data; `summary` says it in a line, with what was assumed.
+    """A frozen model, ready to run. `about` has everything on which its vectors depend, as plain
+    data; `summary` has it in a line, with the assumptions.
 
     **Arguments**
 
     - `output`: the name of the output, or of a value inside the model (extra `onnx`); if None, the
       embedding of CLIP, or else the first.
-    - `pool`: the vector of an output with tokens or places; if None, the mean over places, and of
-      tokens the first, or the mean if there is none before a square of tokens.
+    - `pool`: the vector of an output with tokens or positions. If None, the mean over positions; of
+      tokens the class token, or their mean if their number is a square and leaves none for it.
     - `size`: pixels a side; if None, the size that the model states, or else 224.
-    - `mean`, `std`: one number a channel: pixels in [0, 1] minus the mean, divided by the
+    - `mean`, `std`: one number for each channel: pixels in [0, 1] minus the mean, divided by the
       deviation; if None, ImageNet's. Unused if the model takes bytes.
-    - `unit`: scale every vector to the same length, the root of its dimension, so that entries are
-      about 1.
+    - `unit`: scale every vector to the root of its dimension: entries are then about 1.
     - `crop`: see `arml.datasets.decode.cropped`.
     - `bgr`: the model takes blue first.
-    - `saw`: the data that the model was trained on, if its file does not say it.
+    - `saw`: the training data of the model, if its file does not state them.
     - `threads`: compute one batch; 0 for all cores.
 
-    **Raises** `ValueError` in one line for a file that is not such a model.
+    **Raises** `ValueError` in one line for any other file.
     """
 
     def __init__(
@@ -119,7 +111,7 @@ class Extractor:
         self._bgr = bgr
         self._open(output, threads)
         stated = {side for side in self._sides if isinstance(side, int) and side > 0}
-        self.size = size or min(stated, default=_SIZE)
+        self.size = size or min(stated, default=224)
         """Pixels a side of the pictures that it reads."""
         if stated - {self.size} or not 4 <= self.size <= 1024:
             raise ValueError(
@@ -127,10 +119,10 @@ class Extractor:
                 f"{self._sides} and --size {size}: change --size, or export another"
             )
         floats = self.kind != np.uint8
-        self.mean = (mean or IMAGENET[0]) if floats else None
-        self.std = (std or IMAGENET[1]) if floats else None
+        self.mean = (mean or IMAGENET_CHANNELS[0]) if floats else None
+        self.std = (std or IMAGENET_CHANNELS[1]) if floats else None
         self.dimension = self(np.zeros((1, self.size, self.size, 3), np.uint8)).shape[1]
-        known, rank = self._session.get_modelmeta().custom_metadata_map.get(SAW), len(self.shape)
+        metadata, rank = self._session.get_modelmeta().custom_metadata_map, len(self.shape)
         self.about: Json = {
             "model": self.path.name,
             "sha256": self._sha256,
@@ -144,7 +136,7 @@ class Extractor:
             "crop": crop,
             **({"bgr": True} if bgr else {}),
             "dimension": self.dimension,
-            "saw": saw or known or "unknown",
+            "saw": saw or metadata.get(TRAINING_DATA_KEY) or "unknown",
         }
         parts = [f"pictures of {self.size} px{' (assumed: --size)' * (not size and not stated)}"]
         if self.mean is not None and self.std is not None:
@@ -157,8 +149,9 @@ class Extractor:
             f"{self.path.name}: {'; '.join(parts)}; output {self.output!r} [{shape}]{taken}"
         )
         self.doubt = ""
-        """Why the output may be the wrong one, and which to take; empty if it may not."""
-        if output is None and rank == 2 and self.dimension in LOGITS:
+        """A warning that the output may be the wrong one, with a better one; or empty."""
+        imagenet = (1000, 1001, 21841, 21842, 21843)  # numbers of its classes
+        if output is None and rank == 2 and self.dimension in imagenet:
             before = _before(self.path, self.output) or "VALUE, one inside it (extra onnx)"
             self.doubt = (
                 f"{self.path.name}: its {self.dimension:,} numbers look like the scores of "
@@ -167,7 +160,6 @@ class Extractor:
             )
 
     def _open(self, output: str | None, threads: int) -> None:
-        """Read the model, and find its input and output."""
         import onnxruntime
 
         if not self.path.is_file():
@@ -193,10 +185,11 @@ class Extractor:
                 f"{self.path}: expected an ONNX model, got: {_brief(error)}"
             ) from error
         self._sha256 = _digest(data, outside)
-        self.output = output or (EMBEDDING if EMBEDDING in names else names[0])
+        # The name of CLIP's embedding.
+        self.output = output or ("image_embeds" if "image_embeds" in names else names[0])
         inputs = self._session.get_inputs()
-        pictures = [one for one in inputs if one.type in _TYPES and _of_pictures(one.shape)]
-        texts = [one for one in inputs if one.type in TEXTS]
+        pictures = [one for one in inputs if one.type in _PICTURE_TYPES and _of_pictures(one.shape)]
+        texts = [one for one in inputs if one.type in TEXT_TYPES]
         if len(pictures) != 1 or len(pictures) + len(texts) != len(inputs):
             got = [(one.type, one.shape) for one in inputs]
             raise ValueError(
@@ -204,23 +197,21 @@ class Extractor:
                 f"[n, h, w, 3], of floats or bytes, got {got}: export another"
             )
         (found,) = pictures
-        shape, self.input, self.kind = found.shape, found.name, _TYPES[found.type]
+        shape, self.input, self.kind = found.shape, found.name, _PICTURE_TYPES[found.type]
         self.channels_first = shape[1] == 3 or shape[3] != 3
         self._sides = shape[2:] if self.channels_first else shape[1:3]
         self.fixed = isinstance(shape[0], int)
-        self.batch = max(shape[0], 1) if self.fixed else BATCH
-        """How many pictures it takes at once; `fixed` if it takes no other number."""
-        self.texts: dict[str, np.ndarray] = {
-            one.name: np.ones([n if isinstance(n, int) else 1 for n in one.shape], TEXTS[one.type])
-            for one in texts
-        }
+        self.batch = max(shape[0], 1) if self.fixed else 32
+        """The number of pictures that it takes at once; `fixed` if it takes only this number."""
+        self.texts: dict[str, np.ndarray] = {}
         """Constants for the inputs of texts."""
+        for one in texts:
+            shape = [n if isinstance(n, int) else 1 for n in one.shape]
+            self.texts[one.name] = np.ones(shape, TEXT_TYPES[one.type])
 
     def __call__(self, pictures: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n d"]:
-        """The vectors of RGB pictures of `size` pixels a side.
-
-        **Raises** `ValueError` if the model fails, or its output is of another shape or not finite.
-        """
+        """The vectors of RGB pictures of `size` pixels a side. **Raises** `ValueError` if the model
+        fails, or its output is of another shape or not finite."""
         starts = range(0, len(pictures), self.batch)
         return np.concatenate([self._vectors(pictures[i : i + self.batch]) for i in starts])
 
@@ -282,13 +273,11 @@ class Extractor:
 
 
 def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """An ONNX file, and the files with its weights by the names that it gives. These lie in its
-    folder, or as links in the folder of the file that it links to.
-
-    **Raises** `ValueError` for a name that leads elsewhere, and for a file that is not there.
-    """
+    """An ONNX file, and the files with its weights by their names in it. They are in its folder, or
+    in that of the file to which it links. **Raises** `ValueError` for a name that leads elsewhere,
+    and for a missing file."""
     data, outside = path.read_bytes(), dict[str, bytes]()
-    for found in EXTERNAL.finditer(data):
+    for found in EXTERNAL_WEIGHTS.finditer(data):
         name = data[found.end() : found.end() + found[1][0]].decode(errors="replace")
         if name not in outside:
             file = (path.parent / name).resolve()
@@ -296,13 +285,12 @@ def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
             if ".." in Path(name).parts or not any(file.is_relative_to(home) for home in homes):
                 raise ValueError(f"one with weights in {name!a}, outside of its folder")
             if not file.is_file():
-                raise ValueError(f"one whose weights are in {name!a}: put that file beside it, too")
+                raise ValueError(f"one whose weights are in {name!a}: put that file beside it")
             outside[name] = file.read_bytes()
     return data, outside
 
 
 def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
-    """The SHA-256 of a model with its weights."""
     digest = hashlib.sha256(data)
     for weights in outside.values():
         digest.update(weights)
@@ -310,30 +298,30 @@ def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
 
 
 def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extractor:
-    """The model with the options that were `given` (those that are not None), others as
-    `preprocessor_config.json` states them in its folder (or above, if the folder is named onnx),
-    and the rest as `otherwise`.
-
-    **Raises** `ValueError` as `Extractor`, and for such a file that cannot be read.
-    """
+    """The model with the options that were `given` (those that are not None), others from
+    `preprocessor_config.json` in its folder (or above, if the folder is named onnx), and the rest
+    from `otherwise`. **Raises** `ValueError` as `Extractor`, and for a configuration that cannot be
+    read."""
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
     places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
-    file = next((place / PREPARED for place in places if (place / PREPARED).is_file()), None)
+    file = next(filter(Path.is_file, (place / PREPROCESSOR_CONFIG for place in places)), None)
     try:
-        stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS else ({}, [])
+        stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS_MODEL else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
-        raise ValueError(f"{file}: it states no preparation of pictures ({error})") from error
+        raise ValueError(
+            f"{file}: expected a preparation of pictures, got another file ({error}): remove it"
+        ) from error
     found = Extractor(path, **{**otherwise, **stated, **given})
     if used := [name for name in stated if name not in given]:
-        found.summary += f"; {', '.join(used)} from {PREPARED}"
+        found.summary += f"; {', '.join(used)} from {PREPROCESSOR_CONFIG}"
         found.summary += "".join(f", {doubt}" for doubt in doubts)
     return found
 
 
 def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
-    """The options that Hugging Face's `preprocessor_config.json` states; and in words the fields
-    that it lacks, with the values that are taken, and those that cannot be followed."""
+    """The options in Hugging Face's `preprocessor_config.json`; and in words the fields that it
+    lacks, with the values that are used, and those that are ignored."""
     stated = {name: value for name, value in stated.items() if value is not None}
     lacking = []
 
@@ -346,7 +334,7 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
         if isinstance(value, dict):
             sides = {int(v) for k, v in value.items() if k in ("height", "width", "shortest_edge")}
             if len(sides) != 1:
-                raise ValueError(f"{value} is no size of a square")
+                raise ValueError(f"{value} is not the size of a square")
             (value,) = sides
         return int(value)
 
@@ -358,8 +346,8 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
     bgr = bool(stated.get("do_flip_channel_order", False))
     # The processors that may swap channels have no such step.
     if field("do_normalize", "do_flip_channel_order" not in stated):
-        mean = field("image_mean", IMAGENET[0], "ImageNet's")
-        std = field("image_std", IMAGENET[1], "ImageNet's")
+        mean = field("image_mean", IMAGENET_CHANNELS[0], "ImageNet's")
+        std = field("image_std", IMAGENET_CHANNELS[1], "ImageNet's")
     if stated.get("include_top", False):  # EfficientNet's, once more
         std = [a * b for a, b in zip(std, stated["image_std"], strict=True)]
     found: Json = {
@@ -380,35 +368,32 @@ def _prepared(stated: JsonView) -> tuple[Json, list[str]]:
             found["crop"] = [share, share] if stretched else share
     doubts = [f"which lacks {', '.join(lacking)}"] if lacking else []
     if not stated.get("do_resize", True):
-        doubts.append("but pictures are resized, in spite of do_resize")
+        doubts.append("but pictures are resized, despite do_resize")
     return found, doubts
 
 
 def _with_output(data: bytes, output: str, names: Sequence[str]) -> bytes:
-    """A model with a value inside it as an output, too."""
+    """The model with one more output: a value inside it."""
     onnx = extra("onnx", "onnx", "outputs inside of models")
     model = onnx.load_from_string(data)
     inside = [name for node in model.graph.node for name in node.output]
     if output not in inside:
         close = get_close_matches(output, inside, 3)
         raise ValueError(
-            f"one without an output {output!r}: name one of {', '.join([*names, *close])}"
+            f"one without the output {output!r}: name one of {', '.join([*names, *close])}"
         )
     model.graph.output.append(onnx.ValueInfoProto(name=output))
     return bytes(model.SerializeToString())
 
 
 def _before(path: Path, output: str) -> str | None:
-    """The input of the last product of matrices, which makes the output; None if there is no such
-    product, or no package to see it."""
+    """The input of the last matrix product before the output; None if there is none, or the extra
+    `onnx` is missing."""
     try:
-        nodes = (
-            extra("onnx", "onnx", "a look into models")
-            .load(str(path), load_external_data=False)
-            .graph.node
-        )
+        onnx = extra("onnx", "onnx", "a look into models")
     except ValueError:
         return None
+    nodes = onnx.load(str(path), load_external_data=False).graph.node
     made = {name: node for node in nodes for name in node.output}
     node = made.get(output)
     while node is not None and node.op_type in ("Add", "Softmax", "Identity", "Cast"):
@@ -425,11 +410,9 @@ def _brief(error: Exception) -> str:
 
 
 def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -> Extractor:
-    """The extractor that `about` describes, from the file `model`, or the model that ships.
-
-    **Raises** `ValueError` in one line if that file is another model.
-    """
-    path = PHOTOS if model is None else Path(model)
+    """The extractor that `about` describes, from the file `model`, or from the package's model.
+    **Raises** `ValueError` in one line if that file is another model."""
+    path = PHOTOS_MODEL if model is None else Path(model)
     digest = _digest(*read_model(path)) if path.is_file() else "none"
     if digest != about["sha256"]:
         got = f"a file with {digest[:12]}..." if model is not None else "no --model"
@@ -448,7 +431,7 @@ def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -
 
 # --- features on disk
 
-_INDEX, _VECTORS = "features.json", "vectors.npy"
+_INDEX_FILE, _VECTORS_FILE = "features.json", "vectors.npy"
 
 
 class Features(TypedDict):
@@ -467,17 +450,14 @@ class Features(TypedDict):
 def write_features(
     extractor: Extractor, path: Path, folder: Path, *, place: int = 0, progress: Progress = quiet
 ) -> tuple[Json, bool]:
-    """Write the features of a folder or zip of pictures in `folder`, unless they are there.
+    """Write the features of a folder or zip of pictures in `folder`, unless they are there. `place`
+    is the index of the family, by which tasks draw it.
 
-    `place` is the place of the family among those that are used together: tasks draw families by
-    place.
-
-    **Returns** the index, and whether there was anything to do.
-
-    **Raises** `ValueError` or `RunError` in one line: a folder with other features, a picture that
-    cannot be read, a model that fails, or a full disk.
+    **Returns** the content of `features.json`, and whether it was written. **Raises** `ValueError`
+    or `RunError` in one line: a folder with other features, a picture that cannot be read, a model
+    that fails, or a full disk.
     """
-    vectors = folder / _VECTORS
+    vectors = folder / _VECTORS_FILE
     with open_source(path) as source:
         content: Json = {
             "family": family_name(path),
@@ -488,7 +468,7 @@ def write_features(
             "split": source.split,
             "extractor": extractor.about,
         }
-        if (folder / _INDEX).exists():
+        if (folder / _INDEX_FILE).exists():
             if checksum({**_index(folder), "vectors": ""}) == checksum({**content, "vectors": ""}):
                 return content, False
             raise ValueError(
@@ -504,31 +484,32 @@ def write_features(
             progress=partial(progress, content["family"]),
         )
     content["vectors"] = digest_of(vectors)
-    write_json(folder / _INDEX, content)
+    write_json(folder / _INDEX_FILE, content)
     return content, True
 
 
 def _index(folder: Path) -> Features:
-    path = folder / _INDEX
+    path = folder / _INDEX_FILE
     return read_as(Features, read_json(path), str(path), f"remove {folder}, and make it again")
 
 
 def feature_folders(path: str | Path) -> dict[Path, Features]:
-    """The folders of families at or directly below `path`, in order of place, with their indices;
-    empty if there are none."""
+    """The folders of families at or directly below `path`, in order of their `place`, with the
+    content of `features.json`; empty if there are none."""
     path = Path(path)
-    here = [path] if (path / _INDEX).is_file() else [p.parent for p in path.glob(f"*/{_INDEX}")]
+    here = (
+        [path]
+        if (path / _INDEX_FILE).is_file()
+        else [p.parent for p in path.glob(f"*/{_INDEX_FILE}")]
+    )
     found = {folder: _index(folder) for folder in here}
     return dict(sorted(found.items(), key=lambda one: (one[1]["place"], one[0].name)))
 
 
 def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]:
-    """The families in folders that `arml features` made, in order of place; and the model that made
-    their vectors.
-
+    """The families in folders of `arml features`, in order of their `place`; and their model.
     **Raises** `ValueError` in one line: no features, an altered file, two models or two families of
-    one name.
-    """
+    one name."""
     families: dict[str, ImageFamily] = {}
     makers: dict[str, Json] = {}
     for path in paths:
@@ -553,7 +534,7 @@ def load_features(paths: Sequence[str | Path]) -> tuple[list[ImageFamily], Json]
 
 
 def _loaded(folder: Path, index: Features) -> ImageFamily:
-    path, split = folder / _VECTORS, index["split"]
+    path, split = folder / _VECTORS_FILE, index["split"]
     classes, counts = index["classes"], index["counts"]
     if path.is_file() and digest_of(path) == index["vectors"] and len(classes) == len(counts):
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)

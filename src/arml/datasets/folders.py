@@ -1,10 +1,9 @@
-"""A person's own pictures: folders and zips with labelled pictures, and pictures to predict.
+"""A user's pictures: folders and zips with labelled pictures, and pictures to predict.
 
-One rule holds for support, query and training folders. A file is a picture if its name ends like
-one; the files of file managers are skipped, and all others (notes, annotations) are left out. The
-label of a picture is the name of its folder, or stands in a table `labels.csv`. For training, a
-source becomes one family of tasks; its decoded pictures are kept in `$ARML_CACHE/images` under a
-key that is made of their content.
+One rule holds for support, query and training folders: a file is a picture if it has the suffix of
+one, and all others are left out. The label of a picture is the name of its folder, or is in a table
+`labels.csv`. For training, a source becomes one family of tasks. Its decoded pictures are cached in
+`$ARML_CACHE/images` by their content.
 """
 
 import csv
@@ -29,12 +28,12 @@ from arml.datasets.archives import Member, open_members, printable
 from arml.datasets.decode import LOG, SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
-FORMAT = 3
-"""Raise it whenever the same files would give other pixels than before."""
-CHUNK = 128
-"""Pictures that are decoded before they are written."""
-LABELS = "labels.csv"
-PARTS = ("train", "validation", "test")
+CACHE_FORMAT = 3
+"""Of cached pictures: raise it whenever the same files would give other pixels than before."""
+PICTURES_PER_WRITE = 128
+"""Pictures that are decoded before each write."""
+LABELS_FILE = "labels.csv"
+SPLIT_PARTS = ("train", "validation", "test")
 PART_FOLDERS = {
     **dict.fromkeys(("train", "training", "meta-train"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "meta-val", "meta-valid"), "validation"),
@@ -42,15 +41,15 @@ PART_FOLDERS = {
 }
 """Folders that state the split of their classes."""
 Progress = Callable[[str, int, int], None]
-"""Called with the name of the work, such as a family, how much is done, and how much there is."""
+"""Called with the name of the work (for example of a family), the amount done, and the total."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
-    """The progress of which nobody is told."""
+    """A `Progress` that does nothing."""
 
 
 Parts = dict[str, list[str]]
-"""The classes of each of `PARTS`."""
+"""The classes of each of `SPLIT_PARTS`."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class _Source:
     split: Parts | None
     """The split that its folders state."""
     left_out: list[Path]
-    """Its files that are no pictures."""
+    """Its files that are not pictures."""
     remarks: list[str]
-    """How its folders were understood, where another reading was possible."""
+    """The interpretation of its folders, where there are others."""
 
     @property
     def pictures(self) -> list[Member]:
@@ -73,17 +72,14 @@ class _Source:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many pictures each class has."""
         return {name: len(members) for name, members in self.classes.items()}
 
     @property
     def labels(self) -> list[str]:
-        """The label of each picture."""
         return [name for name, members in self.classes.items() for _ in members]
 
     @property
     def files(self) -> list[str]:
-        """The name of each picture's file."""
         return [member.where for member in self.pictures]
 
     def digest(self) -> str:
@@ -98,12 +94,9 @@ class _Source:
 
 @dataclass(frozen=True, eq=False)
 class ImageFamily:
-    """All images of one source, in order of class and then of file name.
-
-    `images` is a read-only memory map of pixels, or of vectors that stand for images. Class `i` has
-    `counts[i]` of them, from `first[i]` on. `digest` is a SHA-256 of the source's content, the same
-    at every size. `split` is the published or stated split of its classes, if it has one.
-    """
+    """All images of one source, in order of class and then of file name: a read-only memory map of
+    pixels, or of vectors of images. Class `i` has `counts[i]` of them, from `first[i]` on. `digest`
+    is a SHA-256 of the source's content, the same for every size. `split` may be published."""
 
     name: str
     classes: tuple[str, ...]
@@ -114,7 +107,6 @@ class ImageFamily:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The images of each class."""
         return dict(zip(self.classes, self.counts.tolist(), strict=True))
 
     @property
@@ -143,11 +135,8 @@ def open_source(
 
     The pictures are in one folder for each class, perhaps below common top folders, and some in
     folders within it. These folders may be in folders `train`, `valid` and `test`, which state a
-    split. Or a table `labels.csv` has the name of a picture and its label in its first two columns,
-    under a header.
-
-    **Raises** `ValueError` in one line for a source that is missing, unsafe or laid out in another
-    way.
+    split. Or a table `labels.csv` has a header, and in its first two columns names and labels.
+    **Raises** `ValueError` in one line for a source that is missing, unsafe or of another layout.
     """
     if path.is_file() and not zipfile.is_zipfile(path):
         raise ValueError(
@@ -163,7 +152,7 @@ def open_source(
             raise ValueError(
                 f"{path}: {_layout(one)}, got no {one} at all ({kinds}); check the path"
             )
-        tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS]
+        tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS_FILE]
         if tables:
             table = min(tables, key=lambda member: member.name.count("/"))
             classes, split, remarks = _by_table(table, pictures), None, list[str]()
@@ -194,10 +183,10 @@ def _by_folder(
         if len(name) < depth + 2:
             raise ValueError(
                 f"{path}: {_layout(one)}, got the {one} {'/'.join(name)} outside them; "
-                f"move it into one, or name the labels in a table {LABELS}"
+                f"move it into one, or name the labels in a table {LABELS_FILE}"
             )
     part_of = {name[depth]: PART_FOLDERS.get(name[depth].lower()) for name in names}
-    parted = {*part_of.values()} == {*PARTS} and all(len(name) == depth + 3 for name in names)
+    parted = {*part_of.values()} == {*SPLIT_PARTS} and all(len(name) == depth + 3 for name in names)
     pairs, remarks = [*zip(names, pictures, strict=True)], list[str]()
     if not parted:
         if len(part_of) > 1 and None not in part_of.values():
@@ -210,7 +199,7 @@ def _by_folder(
         if len(own - aside) > 1:
             pairs = [(name, member) for name, member in pairs if name[depth] not in aside]
             remarks = [
-                f"the folder {head} is left out, because this is the name of a part of a data set; "
+                f"the folder {head} is left out, because it is named after a part of a data set; "
                 "rename it if it is a class"
                 for head in sorted(aside)
             ]
@@ -224,24 +213,24 @@ def _by_folder(
                 )
             remarks.append(f"the {one}s in {folder} count as {name[depth]}")
     classes: defaultdict[str, list[Member]] = defaultdict(list)
-    split: Parts = {part: [] for part in PARTS}
+    split: Parts = {part: [] for part in SPLIT_PARTS}
     for name, member in pairs:
         label, part = name[depth + parted], part_of[name[depth]]
         if parted and part is not None and label not in split[part]:
             if label in classes:
                 raise ValueError(
-                    f"{path}: expected other classes in each of the folders train, valid and test, "
-                    f"got {label!r} in two of them: few-shot learning is tested on classes that "
-                    "had no part in the training"
+                    f"{path}: expected different classes in the folders train, valid and test, got "
+                    f"{label!r} in two of them: few-shot learning is tested on new classes, so "
+                    "remove it from one"
                 )
             split[part].append(label)
         classes[label].append(member)
-    return classes, {part: sorted(split[part]) for part in PARTS} if parted else None, remarks
+    return classes, {part: sorted(split[part]) for part in SPLIT_PARTS} if parted else None, remarks
 
 
 def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
-    """The pictures of each label of `labels.csv`; a picture is named by its path from the table on,
-    by its file name, or by its file name without its ending."""
+    """The pictures of each label of `labels.csv`, which names a picture by its path below the
+    table's folder, or by its file name with or without the suffix."""
     folder = table.name.rpartition("/")[0]
     named: defaultdict[str, list[Member]] = defaultdict(list)
     for member in pictures:
@@ -284,10 +273,8 @@ def files_of(
     many: str = "images",
 ) -> tuple[list[Member], list[Path]]:
     """The files among `paths`, and in the folders and zips among them every file with one of these
-    suffixes; and the files there that are left out. Zips stay open as long as `opened`.
-
-    **Raises** `ValueError` for a path that does not exist, and if there is no such file.
-    """
+    suffixes; and the other files there. Zips stay open as long as `opened`. **Raises** `ValueError`
+    for a path that does not exist, and if no file is found."""
     pictures: list[Member] = []
     others: list[Path] = []
     for path in paths:
@@ -297,7 +284,7 @@ def files_of(
         for member in sorted(opened.enter_context(open_members(path)), key=lambda one: one.name):
             if has_suffix(member.name, suffixes):
                 pictures.append(member)
-            elif member.name.rpartition("/")[2].lower() != LABELS:
+            elif member.name.rpartition("/")[2].lower() != LABELS_FILE:
                 others.append(Path(member.where))
     if not pictures:
         raise ValueError(
@@ -317,17 +304,13 @@ def load_families(
     check: Callable[[str, dict[str, int], Parts | None], None] = lambda name, counts, split: None,
     progress: Progress | None = None,
 ) -> list[ImageFamily]:
-    """Load folders or zip files of labelled pictures, one family each, named after the source.
+    """Load folders or zip files of labelled pictures (see `open_source`), one family each.
 
-    **Arguments**
+    Images become `size x size` pixels. `check` gets the name, the images of each class and the
+    stated split of each source before any image is decoded, and may raise an error.
 
-    - `sources`: as `open_source` reads them.
-    - `size`: images become `size x size` pixels (stretched when they are not square).
-    - `check`: called with the name, the images of each class and the stated split of each source,
-      before any image is decoded; it may raise an error.
-
-    **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, or
-    that has a file that is not an image; and for two sources of one name.
+    **Raises** `ValueError` in one line for a source that is missing, empty, unsafe or damaged, and
+    for two sources of one name.
     """
     with ExitStack() as opened:
         paths = named_sources(sources).items()
@@ -338,10 +321,8 @@ def load_families(
 
 
 def named_sources(sources: Sequence[str | Path]) -> dict[str, Path]:
-    """The absolute path of each source by the name of its family.
-
-    **Raises** `ValueError` for two sources of one name.
-    """
+    """The absolute path of each source by the name of its family. **Raises** `ValueError` for two
+    sources of one name."""
     paths = [Path(source).expanduser().absolute() for source in sources]
     found = {family_name(path): path for path in paths}
     if len(found) < len(paths):
@@ -353,14 +334,13 @@ def named_sources(sources: Sequence[str | Path]) -> dict[str, Path]:
 
 
 def family_name(path: Path) -> str:
-    """The name of a source's family."""
     path = path.resolve() if path.name in ("", "..") else path
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
 
 def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFamily:
     pictures, digest, split = source.pictures, source.digest(), source.split
-    key = hashlib.sha256(f"{FORMAT} {size} {digest}".encode()).hexdigest()[:32]
+    key = hashlib.sha256(f"{CACHE_FORMAT} {size} {digest}".encode()).hexdigest()[:32]
     place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)
     images = _cached(place, shape)
     if images is None:
@@ -381,15 +361,13 @@ def write_pictures(
     convert: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Write pictures, or the rows that `convert` makes of some, as a `.npy` file, atomically.
-
-    **Raises** `ValueError` for a file that is not a picture, and if nothing can be written.
-    """
+    """Write pictures, or the rows that `convert` makes of them, as a `.npy` file, atomically.
+    **Raises** `ValueError` for a file that is not a picture, and if nothing can be written."""
 
     def write(file: BinaryIO) -> None:
         # Plain writes, not a memory map: on a full disk a map kills the process.
         done, left = 0, decoded(pictures, size=size, crop=crop)
-        while some := list(islice(left, CHUNK)):
+        while some := list(islice(left, PICTURES_PER_WRITE)):
             rows = convert(np.stack(some))
             if not done:
                 file.write(npy_header(rows.dtype.str, (len(pictures), *rows.shape[1:])))
@@ -409,7 +387,7 @@ def _cached(place: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def npy_header(kind: str, shape: tuple[int, ...]) -> bytes:
-    """The header of a `.npy` file of numbers of this kind, such as `|u1` or `<f4`."""
+    """The header of a `.npy` file of numbers of this kind, for example `|u1` or `<f4`."""
     header = io.BytesIO()
     about = {"descr": kind, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, about)

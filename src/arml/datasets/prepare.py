@@ -1,9 +1,8 @@
-"""A prepared data set on disk: an index, and one array of pictures for each family and part; and
-how it is made from a publisher's archives, in one pass over each archive.
+"""A prepared data set on disk (a store): an index, and one array of pictures for each family and
+part (`bird.train.npy`, uint8 `[n, size, size, 3]`), which are memory-mapped.
 
-The arrays (`bird.train.npy`, uint8 `[n, size, size, 3]`) are memory-mapped. A store appears as a
-whole: it is made in another folder, which is then renamed. An interrupted call leaves the
-downloads, and no store.
+A store is made from a publisher's archives, in one pass over each, in another folder that is then
+renamed. An interrupted call leaves the downloads, and no store.
 """
 
 import hashlib
@@ -24,8 +23,8 @@ from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded, size_of
 from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header, quiet
 from arml.datasets.published import (
-    CATALOGUE,
-    PUBLISHED,
+    DATA_SETS,
+    PUBLISHED_FAMILIES,
     Archive,
     Classes,
     Family,
@@ -50,17 +49,13 @@ from arml.results.files import (
     write_json,
 )
 
-INDEX = "index.json"
-_SECONDS = 60
-"""How long a server may send nothing."""
+INDEX_FILE = "index.json"
 
 
 # --- a store
 
 
 class Arrays(TypedDict):
-    """The entry of a part of a family."""
-
     bytes: Count
     sha256: Text
     classes: list[Text]
@@ -68,13 +63,11 @@ class Arrays(TypedDict):
 
 
 class About(TypedDict):
-    """The entry of a family; `prepare` adds where its pictures are from."""
-
     parts: dict[Literal["train", "validation", "test"], Arrays]
 
 
 class Index(TypedDict):
-    """`index.json`."""
+    """`index.json`; `prepare` adds the sources of the pictures."""
 
     size: Count
     families: dict[Text, About]
@@ -89,17 +82,16 @@ class Store:
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """The families whose pictures somebody else resized before, in words."""
+        """The families whose pictures were resized before, in words."""
         said = ((f, about.get("copy")) for f, about in self.index["families"].items())
         return tuple(f"{copy} of {family}" for family, copy in said if copy)
 
     @property
     def bytes(self) -> int:
-        """Bytes of all pictures."""
         return sum(entry["bytes"] for _, _, entry, _ in self.entries())
 
     def entries(self) -> Iterator[tuple[str, str, JsonView, Path]]:
-        """Family, part, entry and file of each array."""
+        """Family, part, index entry and file of each array."""
         for family, about in self.index["families"].items():
             for part, entry in about["parts"].items():
                 yield family, part, entry, self.folder / f"{family}.{part}.npy"
@@ -133,16 +125,13 @@ def place(store: str) -> Path:
 
 
 def prepared_here() -> list[str]:
-    """The data sets that are prepared here."""
-    return [name for name in CATALOGUE if (place(name) / INDEX).exists()]
+    return [name for name in DATA_SETS if (place(name) / INDEX_FILE).exists()]
 
 
 def open_store(folder: Path) -> Store:
-    """Open a store; check its index, and the sizes and shapes of its files.
-
-    **Raises** `ValueError` in one line for a store that is absent or damaged.
-    """
-    path = folder / INDEX
+    """Open a store; check its index, and the sizes and shapes of its files. **Raises** `ValueError`
+    in one line for a store that is absent or damaged."""
+    path = folder / INDEX_FILE
     if not path.exists():
         raise ValueError(
             f"{folder}: expected a prepared data set, found nothing; run `arml data prepare`, see "
@@ -169,10 +158,8 @@ def _altered(path: Path, problem: str) -> ValueError:
 
 
 def verify(store: Store, progress: Progress = quiet) -> None:
-    """Read all arrays and compare their checksums.
-
-    **Raises** `ValueError` in one line that names the first array that has changed.
-    """
+    """Read all arrays and compare their checksums. **Raises** `ValueError` in one line that names
+    the first array that has changed."""
     done = 0
     for _, _, entry, file in store.entries():
         progress("checking", done, store.bytes)
@@ -182,7 +169,7 @@ def verify(store: Store, progress: Progress = quiet) -> None:
         done += entry["bytes"]
 
 
-# --- the making of a store
+# --- making a store
 
 
 class _Job(NamedTuple):
@@ -204,26 +191,25 @@ def prepare(
     unverified: bool = False,
     progress: Progress = quiet,
 ) -> Path:
-    """Make the store of a data set, or check every byte of it if it is there already; returns its
-    folder.
+    """Make the store of a data set, or check every byte of it if it exists; returns its folder.
 
     **Arguments**
 
     - `given`: the user's own archives or folders; others are downloaded if that is permitted.
     - `folder`: of the store; `$ARML_CACHE/data/<name>` if None.
     - `size`: pixels a side; the data set's own if None.
-    - `unverified`: take archives whose checksum is not the published one.
+    - `unverified`: accept archives whose checksum is not the published one.
 
-    **Raises** `ValueError` in one line. No file stays if an archive is refused.
+    **Raises** `ValueError` in one line. If an archive is refused, no file stays.
     """
-    if name not in CATALOGUE:
-        raise ValueError(f"unknown data set {name!r}{nearest(name, CATALOGUE)}")
-    data = CATALOGUE[name]
+    if name not in DATA_SETS:
+        raise ValueError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}")
+    data = DATA_SETS[name]
     size, folder = size or data.size, folder or place(name)
     if not 4 <= size <= 1024:
         raise ValueError(f"size must be from 4 to 1024 pixels, got {size}: change it")
     wanted: Json = {"name": name, "size": size}
-    if (folder / INDEX).exists():
+    if (folder / INDEX_FILE).exists():
         store = open_store(folder)
         for key, value in wanted.items():
             if store.index.get(key) != value:
@@ -249,7 +235,7 @@ def prepare(
                 for through in ("", *data.filters)
                 for job in jobs
             }
-            write_json(making / INDEX, {**wanted, "families": families})
+            write_json(making / INDEX_FILE, {**wanted, "families": families})
             if folder.exists():
                 folder.rmdir()
             os.replace(making, folder)
@@ -265,16 +251,13 @@ def prepare(
 
 
 def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Archive]:
-    """The user's own archives or folders of a family, and the archives to download.
-
-    `single` says that the given paths are for this family, whatever their names.
-
-    **Raises** `ValueError` for an archive that only the user can fetch; it says where.
-    """
+    """The user's own archives or folders of a family, and the archives to download. With `single`
+    the given paths are for this family, whatever their names. **Raises** `ValueError` for an
+    archive that only the user can fetch."""
     for path in given:
         if not path.exists():
             raise ValueError(f"{path}: expected an archive or a folder, found nothing; check it")
-    family = PUBLISHED[name]
+    family = PUBLISHED_FAMILIES[name]
     found: list[Path | Archive] = []
     for archive in family.archives:
         own = (p for path in given for p in (path, path / archive.name) if p.name == archive.name)
@@ -289,11 +272,10 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
         found = [*unpacked, *lists] if unpacked else found
     for one in found:
         if isinstance(one, Archive) and one.url is None:
-            # Of several families, each is known by the name of its folder.
+            # If there are several families, the name of its folder identifies each.
             where = "" if single else f", in a folder {family.folder or name}"
             raise ValueError(
-                f"{one.name} is not fetched by this program: {one.instructions}, and give it with "
-                f"--from{where}"
+                f"arml cannot fetch {one.name}: {one.instructions}, and give it with --from{where}"
             )
     return found
 
@@ -301,8 +283,8 @@ def sources_of(name: str, given: Sequence[Path], single: bool) -> list[Path | Ar
 def _job(
     name: str, sources: Sequence[Path | Archive], unverified: bool, progress: Progress
 ) -> _Job:
-    """The work to do, as far as it is known without decoding."""
-    family = PUBLISHED[name]
+    """The work to do, from the names and the annotations of the files."""
+    family = PUBLISHED_FAMILIES[name]
     paths, records = [], []
 
     def take(source: Path | Archive) -> Path:
@@ -313,7 +295,7 @@ def _job(
         records.append({"archive": path.name, "md5": md5})
         return path
 
-    # A copy that has the listed pictures alone needs no list.
+    # A copy with only the listed pictures needs no list.
     lists = [source for source in sources if isinstance(source, Archive) and source.list]
     paths = [take(source) for source in sources if source not in lists]
     progress(f"listing {name}", 0, 0)
@@ -338,7 +320,7 @@ def _job(
 
 
 def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
-    """`84 px copy` if somebody else made all pictures squares of this size; else nothing."""
+    """`84 px copy` if all pictures were resized to squares of this size before; else empty."""
     some = [pictures[0] for classes in parts.values() for pictures in classes.values()][:20]
     files = [picture.source / picture.name for picture in some]
     sizes = {size_of(file.read_bytes(), where=str(file)) for file in files if file.is_file()}
@@ -347,8 +329,8 @@ def _copied(family: Family, parts: Mapping[str, Classes]) -> str:
 
 
 def _checked(family: Family, path: Path, progress: Progress) -> str | None:
-    """The checksum of a file that is one of the published archives; None if there is no checksum
-    to compare with. **Raises** `ValueError` for another file."""
+    """The checksum of a published archive; None if no checksum is published. **Raises**
+    `ValueError` for another file."""
     known = [archive for archive in family.archives if archive.md5]
     if not known or path.is_dir() or path.suffix == ".csv":
         return None
@@ -357,23 +339,21 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     if got not in (one.md5 for one in known):
         raise ValueError(
             f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}; "
-            f"{archive.instructions}, or give --unverified to take this one as it is"
+            f"{archive.instructions}, or give --unverified to accept this one"
         )
     return got
 
 
 def download(archive: Archive, progress: Progress = quiet) -> Path:
-    """Download an archive to `$ARML_CACHE/downloads`, unless it is there already.
-
-    **Raises** `ValueError` if the download fails, or the checksum is wrong.
-    """
+    """Download an archive to `$ARML_CACHE/downloads`, unless it is there already. **Raises**
+    `ValueError` if the download fails, or the checksum is wrong."""
     path = default_folder() / "downloads" / archive.name
     if path.exists():
         return path
 
     def write(file: BinaryIO) -> None:
         digest, done = hashlib.md5(usedforsecurity=False), 0
-        with urllib.request.urlopen(str(archive.url), timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(str(archive.url), timeout=60) as answer:
             total = int(answer.headers.get("Content-Length") or 0)
             while block := answer.read(2**20):
                 if not done and block.lstrip().startswith(b"<"):
@@ -400,7 +380,6 @@ def download(archive: Archive, progress: Progress = quiet) -> Path:
 
 
 def _write(folder: Path, job: _Job, size: int, progress: Progress) -> None:
-    """Make the arrays of a family."""
     places: dict[str, tuple[str, int, Picture]] = {}
     for part, classes in job.parts.items():
         pictures = [picture for some in classes.values() for picture in some]
@@ -440,7 +419,7 @@ def _members(job: _Job, places: Mapping[str, tuple[str, int, Picture]]) -> Itera
 
 
 def _entry(folder: Path, job: _Job, through: str) -> Json:
-    """The index's entry of a family, or of the family through a filter, which is made here."""
+    """The index entry of a family, or of the family through a filter, whose pictures it makes."""
     parts: Json = {}
     for part, classes in job.parts.items():
         path = folder / f"{job.family}.{part}.npy"

@@ -1,9 +1,9 @@
-"""Published data sets: where their archives are, what these contain, and how classes are split.
+"""Published data sets: their archives, the contents of these, and the splits of their classes.
 
 `arml/data/benchmarks.toml` has the archives, authors and terms of each family. Data that may not be
 passed on are never downloaded: the user must accept their terms at the publisher. The splits are in
-`arml/data/splits/`: the classes of each part, or the rule that draws them if they depend on how
-many pictures a class has.
+`arml/data/splits/`: the classes of each part, or the rule that draws them by the number of pictures
+of each class.
 """
 
 import json
@@ -20,12 +20,12 @@ from typing import Literal, NamedTuple
 from msgspec import convert
 
 from arml.datasets.archives import Box, open_members
-from arml.datasets.folders import PARTS, Parts, has_suffix
+from arml.datasets.folders import SPLIT_PARTS, Parts, has_suffix
 from arml.datasets.splits import cut, drawn
 from arml.results.files import read_json
 
-DATA = Path(str(resources("arml"))) / "data"
-SPLITS = DATA / "splits"
+DATA_FOLDER = Path(str(resources("arml"))) / "data"
+SPLITS_FOLDER = DATA_FOLDER / "splits"
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,13 @@ class Archive:
 
     @property
     def instructions(self) -> str:
-        """How a user gets it."""
         return self.get or f"fetch {self.url}"
 
 
 @dataclass(frozen=True)
 class Family:
-    """A published collection of pictures, which becomes one family of tasks.
-
-    `size` is in pixels a side; `square` is the side of the publisher's pictures, if all are square.
-    """
+    """A published collection of pictures, which becomes one family of tasks. `size` is in pixels a
+    side; `square` is the side of the publisher's pictures, if all are square."""
 
     layout: str
     split: str
@@ -65,8 +62,8 @@ class Family:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that `arml data prepare` makes: the families of these names, and each again
-    through the filters. `pixels` a side are those of the families if they are 0."""
+    """A data set that `arml data prepare` makes: the families of these names, and each also
+    through the filters. `pixels` a side; if 0, those of the families."""
 
     about: str
     names: tuple[str, ...]
@@ -75,8 +72,7 @@ class DataSet:
 
     @property
     def families(self) -> list[Family]:
-        """Its families, without filtered ones."""
-        return [PUBLISHED[name] for name in self.names]
+        return [PUBLISHED_FAMILIES[name] for name in self.names]
 
     @property
     def pictures(self) -> int:
@@ -85,25 +81,25 @@ class DataSet:
 
     @property
     def size(self) -> int:
-        """Pixels a side."""
         return self.pixels or self.families[0].size
 
 
-PUBLISHED: dict[str, Family] = convert(
-    tomllib.loads((DATA / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
+PUBLISHED_FAMILIES: dict[str, Family] = convert(
+    tomllib.loads((DATA_FOLDER / "benchmarks.toml").read_text("utf-8")), dict[str, Family]
 )
-PLAIN = ("bird", "texture", "aircraft", "fungi")
-"""The families of Plain-Multi by their names in the paper."""
-REAL = ("bird-2010", "flower", "omniglot", "mini-imagenet")
-CATALOGUE: dict[str, DataSet] = {
-    "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN),
+PLAIN_MULTI = ("bird", "texture", "aircraft", "fungi")
+REAL_FOUR = ("bird-2010", "flower", "omniglot", "mini-imagenet")
+DATA_SETS: dict[str, DataSet] = {
+    "plain-multi": DataSet("Bird, texture, aircraft and fungi, a family each", PLAIN_MULTI),
     "art-multi": DataSet(
         "Plain-Multi, and the same through a blur and a pencil filter: twelve families",
-        PLAIN,
+        PLAIN_MULTI,
         ("blur", "pencil"),
     ),
-    "real-four": DataSet("Birds, flowers, characters and objects, a family each", REAL, pixels=32),
-    **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED.items()},
+    "real-four": DataSet(
+        "Birds, flowers, characters and objects, a family each", REAL_FOUR, pixels=32
+    ),
+    **{name: DataSet(family.about, (name,)) for name, family in PUBLISHED_FAMILIES.items()},
 }
 
 
@@ -111,7 +107,7 @@ CATALOGUE: dict[str, DataSet] = {
 
 
 class Picture(NamedTuple):
-    """One picture of a family: the archive or folder that has it, its name there, and the part to
+    """One picture of a family: the archive or folder that has it, its name there, and the box to
     keep; None for the whole."""
 
     source: Path
@@ -123,7 +119,7 @@ Classes = dict[str, list[Picture]]
 """The pictures of each class."""
 Listed = Iterable[tuple[str, str, Box | None]]
 """The class, the name and the box of each picture."""
-ANNOTATIONS = re.compile(
+ANNOTATION_FILES = re.compile(
     r"(^|/)((images|image_class_labels|bounding_boxes|classes|images_box)\.txt"
     r"|images_variant_\w+\.txt|(train|val)\.json|splits/bertinetto/\w+\.txt"
     r"|(train|val|test)\.csv)$"
@@ -139,7 +135,6 @@ class Files(NamedTuple):
     annotations: dict[str, bytes]
 
     def text(self, name: str) -> str:
-        """An annotation as text."""
         return self.annotations[name].decode("utf-8-sig")
 
     def table(self, name: str) -> dict[str, str]:
@@ -148,7 +143,7 @@ class Files(NamedTuple):
         return {first: rest.strip() for first, rest in (line.split(maxsplit=1) for line in lines)}
 
     def root(self, name: str) -> str:
-        """The folder of the annotation `name`, with a final `/` or empty."""
+        """The folder of the annotation `name`, with a final `/`, or empty."""
         places = [one for one in self.annotations if f"/{one}".endswith(f"/{name}")]
         if not places:
             raise LookupError(name)
@@ -167,20 +162,18 @@ def survey(paths: Sequence[Path], enter: Callable[[str], bool] = lambda name: Tr
             for member in members:
                 if has_suffix(member.name):
                     found.pictures[member.name] = path
-                elif ANNOTATIONS.search(member.name):
+                elif ANNOTATION_FILES.search(member.name):
                     found.annotations[member.name] = member.read()
     return found
 
 
 def classes_of(layout: str, files: Files) -> Classes:
-    """The pictures of each class, in order of class.
-
-    **Raises** `ValueError` in one line for files that are not as published.
-    """
+    """The pictures of each class, in order of class. **Raises** `ValueError` in one line for files
+    that are not as published."""
     classes: defaultdict[str, list[Picture]] = defaultdict(list)
     problem = ""
     try:
-        for label, name, box in LAYOUTS[layout](files):
+        for label, name, box in ARCHIVE_LAYOUTS[layout](files):
             classes[label].append(Picture(files.pictures[name], name, box))
     except LookupError as error:
         problem = f"they lack {' '.join(map(ascii, error.args))}"
@@ -196,7 +189,7 @@ def classes_of(layout: str, files: Files) -> Classes:
 
 
 def _box(text: str, *, corners: bool) -> Box:
-    """A box that is stated as x, y, width and height, or as its corners; counted from 1."""
+    """The box of x, y, width and height, or of the corners; both are counted from 1."""
     x, y, a, b = map(float, text.split())
     left, top = max(round(x - 1), 0), max(round(y - 1), 0)
     right, bottom = (round(a), round(b)) if corners else (round(x - 1 + a), round(y - 1 + b))
@@ -212,8 +205,8 @@ def _by_folder(files: Files, top: str, depth: int = 1) -> Listed:
 
 
 def cub(files: Files) -> Listed:
-    """CUB-200-2011: `images/<class>/<image>.jpg`; the tables have an image's number with its name,
-    its class, and its box as x, y, width and height."""
+    """CUB-200-2011: `images/<class>/<image>.jpg`; tables by the image's number have its name, its
+    class, and its box as x, y, width and height."""
     root = files.root("bounding_boxes.txt")
     tables = ("images", "image_class_labels", "classes", "bounding_boxes")
     names, labels, classes, boxes = (files.table(f"{root}{table}.txt") for table in tables)
@@ -224,12 +217,9 @@ def cub(files: Files) -> Listed:
 
 
 def aircraft(files: Files) -> Listed:
-    """FGVC-Aircraft 2013b: `images/<number>.jpg`; the tables have an image's number with its
-    variant, which may have blanks and slashes, and its box as left, top, right and bottom.
-
-    **Differences.** HSML's preparation reads the box as x, y, width and height, and so keeps too
-    large a part. Here the box is read as the publisher says.
-    """
+    """FGVC-Aircraft 2013b: `images/<number>.jpg`; tables by the image's number have its variant,
+    which may have blanks and slashes, and its box as left, top, right and bottom. HSML's
+    preparation reads the box as x, y, width and height, and so keeps too large a part."""
     root = files.root("images_box.txt")
     boxes = files.table(f"{root}images_box.txt")
     return sorted(
@@ -242,7 +232,7 @@ def aircraft(files: Files) -> Listed:
 def fungi(files: Files) -> Listed:
     """FGVCx-Fungi 2018: `images/<folder>/<image>.JPG`, with `train.json` and `val.json` as in COCO.
     A class is a species (`Abortiporus biennis`), of training and validation together."""
-    # In archives the file names begin with images/; in a folder there may be a path before it.
+    # In archives the file names begin with images/; in a folder a path may precede it.
     pictures = {name[name.find("images/") :]: name for name in files.pictures if "images/" in name}
     return sorted(
         (species, pictures[file], None)
@@ -253,7 +243,7 @@ def fungi(files: Files) -> Listed:
 
 def coco_labels(text: str) -> Iterator[tuple[str, str]]:
     """The file and the category of each annotation. If two categories have the same name, the
-    number of the second is added, so that all 1,394 names of the fungi differ."""
+    number of the second is added: the 1,394 names of the fungi then differ."""
     content = json.loads(text)
     names: dict[int, str] = {}
     for entry in sorted(content["categories"], key=lambda entry: int(entry["id"])):
@@ -268,14 +258,9 @@ def imagenet(files: Files) -> Listed:
     """ILSVRC 2012's training pictures: a tar with one tar for each class, or a folder of these tars
     or of their contents; the pictures of a class in order of number (`n01532829_5.JPEG`).
 
-    miniImageNet has 600 pictures of a class, which the lists `train.csv`, `val.csv` and `test.csv`
-    name [1]. A row is `n0153282900000005.jpg,n01532829`. The number after the class counts the
-    pictures of that class from 1. tieredImageNet has all pictures.
-
-    Copies of miniImageNet have these 600 alone: in a folder for each class, which may be in folders
-    of the parts, or all in one folder under the names of the lists.
-
-    [1] Ravi, Larochelle: Optimization as a Model for Few-Shot Learning. ICLR 2017.
+    The lists of Ravi and Larochelle (ICLR 2017) name 600 pictures of a class of miniImageNet: in
+    `n0153282900000005.jpg,n01532829` the number after the class counts its pictures from 1. Copies
+    of miniImageNet have only these 600, in a folder for each class or all in one folder.
     """
     classes: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for name in sorted(files.pictures, key=lambda name: [*map(int, re.findall(r"\d+", name))]):
@@ -286,7 +271,9 @@ def imagenet(files: Files) -> Listed:
     for row in (row for name in lists for row in files.text(name).split()[1:]):
         match = re.search(r"\b((n\d{8})(\d{8})\.jpg),\2$", row)
         if match is None:
-            raise ValueError(f"the row {row[:60]!a} is not like n0153282900000005.jpg,n01532829")
+            raise ValueError(
+                f"expected rows like n0153282900000005.jpg,n01532829, got {row[:60]!a}"
+            )
         listed[match[2]].append((match[1], int(match[3])))
     for wnid, names in classes.items():
         wanted, every = listed[wnid], [*names.values()]
@@ -301,17 +288,13 @@ def imagenet(files: Files) -> Listed:
                 yield wnid, every[place - 1], None
 
 
-CHARACTERS = 1623
-"""Of all alphabets of Omniglot."""
+OMNIGLOT_CHARACTERS = 1623
 
 
 def omniglot(files: Files) -> Listed:
     """Omniglot: `images_background/<alphabet>/<character>/<image>.png`, and `images_evaluation/`.
-    A class is a character (`Greek/character01`).
-
-    Copies without the alphabets have a folder for each character. The names of the files begin with
-    its number among all (`0394_01.png`), by which the split's `first` tells its alphabet.
-    """
+    A class is a character (`Greek/character01`). In copies without the alphabets the names of the
+    files begin with its number (`0394_01.png`); `first` has the first number of each alphabet."""
     yield from _by_folder(files, "images_background", depth=2)
     yield from _by_folder(files, "images_evaluation", depth=2)
     if not any("images_" in name for name in files.pictures):
@@ -319,19 +302,21 @@ def omniglot(files: Files) -> Listed:
         for name in sorted(files.pictures):
             file = name.rpartition("/")[2]
             number = int(digits[0]) if (digits := re.match(r"\d+(?=_)", file)) else 0
-            if not 1 <= number <= CHARACTERS:
-                raise ValueError(f"{file!a} does not begin with a number of 1 to {CHARACTERS}")
+            if not 1 <= number <= OMNIGLOT_CHARACTERS:
+                raise ValueError(
+                    f"{file!a} does not begin with a number of 1 to {OMNIGLOT_CHARACTERS}"
+                )
             at = max(at for at in first if at <= number)
             yield f"{first[at]}/character{number - at + 1:02}", name, None
 
 
 def folders(files: Files) -> Listed:
-    """A folder for each class, whatever folders these are in."""
+    """A folder for each class, below any folders."""
     pictures = ((name.split("/")[-2:], name) for name in files.pictures)
     return ((label, name, None) for (label, _), name in sorted(pictures))
 
 
-LAYOUTS: dict[str, Callable[[Files], Listed]] = {
+ARCHIVE_LAYOUTS: dict[str, Callable[[Files], Listed]] = {
     "dtd": partial(_by_folder, top="images"),  # dtd/images/<class>/<image>.jpg
     "cifar_fs": partial(_by_folder, top="data"),  # cifar100/data/<class>/<image>.png
     **{one.__name__: one for one in (cub, aircraft, fungi, imagenet, omniglot, folders)},
@@ -343,8 +328,8 @@ LAYOUTS: dict[str, Callable[[Files], Listed]] = {
 
 @dataclass(frozen=True)
 class _Rule:
-    """Of the classes with so many `images`, or more if not `exactly`, take the first `sizes` for
-    train, validation and test, in order of sha256('<seed>/<class>')."""
+    """Take the classes with `images` images, or more if not `exactly`, in order of
+    sha256('<seed>/<class>'): `sizes` of them for train, validation and test."""
 
     images: int
     exactly: bool
@@ -353,9 +338,9 @@ class _Rule:
 
 @dataclass(frozen=True)
 class Published:
-    """The split of a published data set, by its parts or by a rule; the `method` says how it was
-    made. `keep` pictures of each class are kept, or all. Omniglot's parts are alphabets, with the
-    number of the `first` character of each."""
+    """The split of a published data set, by its parts or by a rule; `method` describes it. `keep`
+    pictures of each class are kept, or all. Omniglot's parts are alphabets, and `first` has the
+    number of the first character of each."""
 
     origin: str
     method: str
@@ -368,23 +353,20 @@ class Published:
     first: dict[str, int] = field(default_factory=dict)
 
     def wanted(self) -> set[str]:
-        """The classes that it names."""
         return {name for names in (self.parts or {}).values() for name in names}
 
 
 def published(origin: str) -> Published:
     """The package's split of an origin."""
-    return convert(read_json(SPLITS / f"{origin}.json"), Published)
+    return convert(read_json(SPLITS_FOLDER / f"{origin}.json"), Published)
 
 
 def split_of_archive(files: Files) -> Published:
     """The split that the archive of CIFAR-FS states, in `splits/bertinetto/{train,val,test}.txt`.
-
-    **Raises** `ValueError` if it states none.
-    """
+    **Raises** `ValueError` if it states none."""
     try:
         root = files.root("splits/bertinetto/train.txt") + "splits/bertinetto/"
-        names = zip(PARTS, ("train", "val", "test"), strict=True)
+        names = zip(SPLIT_PARTS, ("train", "val", "test"), strict=True)
         parts = {part: files.text(f"{root}{name}.txt").split() for part, name in names}
     except (LookupError, UnicodeDecodeError) as error:
         raise ValueError(
@@ -394,16 +376,13 @@ def split_of_archive(files: Files) -> Published:
 
 
 def select(split: Published, classes: Classes, where: object) -> dict[str, Classes]:
-    """The pictures of each part.
-
-    **Raises** `ValueError` if classes or pictures are lacking.
-    """
+    """The pictures of each part. **Raises** `ValueError` if classes or pictures are lacking."""
     named = split.parts or _drawn_parts(split, classes, where)
     alphabets = defaultdict(list)
     for name in classes:
         alphabets[name.split("/")[0] if split.unit == "alphabet" else name].append(name)
     chosen: dict[str, Classes] = {}
-    for part in PARTS:
+    for part in SPLIT_PARTS:
         if lacking := set(named[part]) - alphabets.keys():
             raise ValueError(
                 f"{where}: expected the {len(named[part])} {part} classes of the split "

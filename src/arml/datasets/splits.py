@@ -1,7 +1,7 @@
-"""One's own classes, split into meta-train, meta-validation and meta-test.
+"""Splits of a user's classes into meta-train, meta-validation and meta-test.
 
-A split orders the classes by a hash of the seed and their name, so adding or removing a class moves
-at most the borders between the parts.
+A split orders the classes by a hash of the seed and their name: a new or removed class moves at
+most the borders between the parts.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from arml.datasets.folders import PARTS, ImageFamily, Parts
+from arml.datasets.folders import SPLIT_PARTS, ImageFamily, Parts
 from arml.results.files import Text, read_as, read_json, write_json
 
-FRACTIONS = (0.64, 0.16, 0.20)
-METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
+PART_FRACTIONS = (0.64, 0.16, 0.20)
+SPLIT_METHOD = "classes in order of sha256('<seed>/<class>'), cut at the fractions"
 
 Split = dict[str, Parts]
 """`split[family][part]` is a list of classes; the parts are train, validation and test."""
@@ -32,19 +32,20 @@ def drawn(names: Iterable[str], seed: int) -> list[str]:
 
 
 def cut(order: Sequence[str], sizes: tuple[int, int, int]) -> Parts:
-    """The first so many names for each part, each part in order of name."""
+    """The names of each part, one part after the other, each in order of name."""
     ends = [sum(sizes[: i + 1]) for i in range(3)]
     starts = [0, *ends[:2]]
     return {
-        part: sorted(order[start:end]) for part, start, end in zip(PARTS, starts, ends, strict=True)
+        part: sorted(order[start:end])
+        for part, start, end in zip(SPLIT_PARTS, starts, ends, strict=True)
     }
 
 
 def part_sizes(total: int, least: int = 1) -> tuple[int, int, int]:
-    """How many of `total` classes are for train, validation and test. Each part gets `least` if
-    there are enough, whatever `FRACTIONS` are."""
-    test = min(max(least, round(total * FRACTIONS[2])), max(total - 2 * least, 1))
-    validation = min(max(least, round(total * FRACTIONS[1])), max(total - test - least, 1))
+    """The numbers of classes for train, validation and test. Each part gets at least `least` if
+    there are enough, whatever `PART_FRACTIONS` are."""
+    test = min(max(least, round(total * PART_FRACTIONS[2])), max(total - 2 * least, 1))
+    validation = min(max(least, round(total * PART_FRACTIONS[1])), max(total - test - least, 1))
     return total - validation - test, validation, test
 
 
@@ -58,23 +59,23 @@ class SplitFile(TypedDict):
 def write_split(
     path: Path, families: Sequence[ImageFamily], *, seed: int = 0, least: int = 1
 ) -> Split:
-    """Split each family, write the split to a JSON file, and return it.
-
-    **Raises** `RunError` if the file cannot be written; an older file then stays as it was.
-    """
+    """Split each family, write the split to a JSON file, and return it. **Raises** `RunError` if
+    the file cannot be written; an older file then does not change."""
     split = {f.name: split_classes(f.classes, seed=seed, least=least) for f in families}
     sources = {family.name: family.digest for family in families}
-    content = {"method": METHOD, "seed": seed, "fractions": FRACTIONS, "sources": sources}
+    content = {
+        "method": SPLIT_METHOD,
+        "seed": seed,
+        "fractions": PART_FRACTIONS,
+        "sources": sources,
+    }
     write_json(path, {**content, "families": split})
     return split
 
 
 def read_split(path: Path, *, seed: int = 0) -> Split:
-    """Read a split file; `check_split` says whether it fits the data.
-
-    **Raises** `ValueError` for a file that is missing or is not a split, and for one that states
-    another seed than `seed`.
-    """
+    """Read a split file, which `check_split` compares with the data. **Raises** `ValueError` for a
+    file that is missing or is not a split, and for another seed."""
     content = read_as(
         SplitFile, read_json(path), str(path), "restore the file, or write a new split"
     )
@@ -87,17 +88,14 @@ def read_split(path: Path, *, seed: int = 0) -> Split:
 
 
 def check_split(families: Iterable[ImageFamily]) -> None:
-    """Raise `ValueError` unless the split of each family has three disjoint parts, whose classes
-    the family has.
-
-    The data may have classes that no part names: they are not used.
-    """
+    """Raise `ValueError` unless the split of each family has three disjoint parts of its classes.
+    Classes in no part are not used."""
     for family in families:
         parts = family.split or {}
-        named = [name for part in PARTS for name in parts.get(part, ())]
+        named = [name for part in SPLIT_PARTS for name in parts.get(part, ())]
         problem = ""
-        if set(parts) != set(PARTS):
-            problem = f"it has no parts {', '.join(PARTS)}"
+        if set(parts) != set(SPLIT_PARTS):
+            problem = f"it has no parts {', '.join(SPLIT_PARTS)}"
         elif len(set(named)) < len(named):
             problem = "it has a class twice"
         elif lacking := set(named) - set(family.classes):

@@ -458,7 +458,8 @@ class Finding(NamedTuple):
 
 
 def check_part(part: str, name: str) -> Iterator[Finding]:
-    """Run the contract on a registered method, network or kind of tasks: see `arml.check`.
+    """Run the contract on a registered method, network or kind of tasks: see `check` in
+    `arml.predict.contract`.
 
     **Raises** `ValueError` for a name that is not registered.
     """

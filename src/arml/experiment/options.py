@@ -114,8 +114,8 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
         def narrow(problem, *, key, width: int = 4):
             keys = jax.random.split(key)
-            layer = arml.linear(problem.features[0], width, key=keys[0])
-            return arml.network([layer], arml.linear(width, problem.outputs, key=keys[1]))
+            layer = arml.nn.linear(problem.features[0], width, key=keys[0])
+            return arml.network([layer], arml.nn.linear(width, problem.outputs, key=keys[1]))
 
         arml.register("network", "narrow", narrow)
         arml.build("maml", tasks, network="narrow")

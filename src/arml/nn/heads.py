@@ -257,7 +257,7 @@ class RidgeHead(eqx.Module):
         """The head for a network, with variances that start at `variance`."""
         if not isinstance(net.head, Linear):
             raise ValueError(
-                "a ridge head needs a network whose head is an arml.linear, got "
+                "a ridge head needs a network whose head is an arml.nn.linear, got "
                 f"{type(net.head).__name__}: give arml.network such a head"
             )
         return cls(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))

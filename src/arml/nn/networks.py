@@ -54,9 +54,9 @@ def uniform(limit: float) -> Initialiser:
 
 
 class Linear(eqx.Module):
-    """`x @ weight + bias`, weight `[inputs, outputs]`; `arml.linear` makes one.
+    """`x @ weight + bias`, weight `[inputs, outputs]`; `arml.nn.linear` makes one.
 
-        arml.Linear(jnp.ones((2, 3)), jnp.zeros(3))(jnp.ones((4, 2)))
+        arml.nn.Linear(jnp.ones((2, 3)), jnp.zeros(3))(jnp.ones((4, 2)))
 
     It maps `[n, inputs]` to `[n, outputs]`.
     """
@@ -73,7 +73,7 @@ def linear(
 ) -> Linear:
     """A `Linear` with weights from `init` and one constant bias.
 
-        layer = arml.linear(2, 3, key=jax.random.key(0))
+        layer = arml.nn.linear(2, 3, key=jax.random.key(0))
 
     `init(key, shape, dtype)` draws the weights: Glorot's if not given.
     """
@@ -325,13 +325,14 @@ def network(
     """A base network from functions of a whole set. Every method can use it.
 
         keys = jax.random.split(jax.random.key(0))
-        net = arml.network([arml.linear(1, 8, key=keys[0])], arml.linear(8, 1, key=keys[1]))
+        layers = arml.nn.linear(1, 8, key=keys[0]), arml.nn.linear(8, 1, key=keys[1])
+        net = arml.network(layers[:1], layers[1])
 
     **Arguments**
 
     - `blocks`: Equinox modules whose arrays are the parameters. In sequence they make the features,
       `[n, *features] -> [n, ...]`, which are then flattened.
-    - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.linear`, so that all
+    - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.nn.linear`: all
       methods find its weights.
     """
     return BaseNetwork(Body(blocks=tuple(map(Plain, blocks)), normalisation="none"), head)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from arml.datasets.features import PHOTOS, Extractor, extractor_of
+from arml.datasets.features import PHOTOS_MODEL, Extractor, extractor_of
 from arml.photographs.reading import sized
 from arml.predict.encoded import EncodedLearner
 from arml.predict.kinds import named_kind
@@ -31,7 +31,7 @@ class PhotoLearner(EncodedLearner):
         if isinstance(model, Extractor):
             self._extractor = model
         else:
-            path = PHOTOS if model is None else model
+            path = PHOTOS_MODEL if model is None else model
             self._extractor = extractor_of(path, options, unit=False, crop=True, threads=1)
         self.families, self.path = (str(self.facts["saw"]),), self._extractor.path
 
@@ -55,7 +55,7 @@ class PhotoLearner(EncodedLearner):
 
     @property
     def notes(self) -> list[str]:
-        if self.extractor.path == PHOTOS:
+        if self.extractor.path == PHOTOS_MODEL:
             return []
         return [self.extractor.summary, *filter(None, [self.extractor.doubt])]
 

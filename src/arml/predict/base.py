@@ -52,7 +52,12 @@ _ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curv
 
 
 class TaskLearner(abc.ABC):
-    """Learns tasks of one's own; another class says how."""
+    """Learns a user's tasks; its subclasses define how.
+
+        isinstance(arml.load("regression2d"), arml.TaskLearner)
+
+    `arml.load` returns one, and `arml.adapt` takes one.
+    """
 
     problem: "Problem"
     """The problem that it was built for."""

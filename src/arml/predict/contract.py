@@ -21,7 +21,9 @@ Labels = list[Any]
 def check(part: str, name: str) -> Iterator[Finding]:
     """Run the contract on a registered method, network, kind of tasks or kind of inputs.
 
-        [finding for finding in arml.check("tasks", "functions") if not finding.passed]
+        from arml.predict.contract import check
+
+        [finding for finding in check("tasks", "functions") if not finding.passed]
 
     A method is checked on small tasks of each kind that it is made for. A network is checked with
     MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a

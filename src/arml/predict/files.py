@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from arml.datasets.features import PHOTOS
+from arml.datasets.features import PHOTOS_MODEL
 from arml.predict.kinds import untrained
 from arml.results.files import (
     Json,
@@ -45,7 +45,7 @@ Owner = TypeVar("Owner")
 def shipped() -> tuple[str, ...]:
     """Names of the learners that the package carries."""
     folders = [path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")]
-    return tuple(sorted([PHOTOS.parent.name, *folders]))
+    return tuple(sorted([PHOTOS_MODEL.parent.name, *folders]))
 
 
 def locate(learner: Path | str) -> tuple[Path, str | None]:
@@ -64,7 +64,7 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
         return path, f"using the folder {path}, not the learner that ships" if mine else None
     if mine:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
-        place = PHOTOS if str(path) == PHOTOS.parent.name else SHIPPED / path
+        place = PHOTOS_MODEL if str(path) == PHOTOS_MODEL.parent.name else SHIPPED / path
         return place if str(path) in names else path, note if path.is_dir() else None
     names = (*names, *untrained())
     close = get_close_matches(str(path), names, 1)

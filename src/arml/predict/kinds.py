@@ -114,9 +114,15 @@ class Inputs(Form):
     """A kind of input. A subclass needs `one`, `many`, `suffixes`, `dimension` and `vector`, or its
     own `learner`; every other part has a default. It has no state.
 
-        arml.register("inputs", "sounds", Sounds)
+        class Readings(arml.Inputs):
+            one, many, suffixes, dimension = "reading", "readings", (".npy",), 3
 
-    Its learner is `arml.load("sounds")`.
+            def vector(self, content, where):
+                return np.asarray(content, np.float64)
+
+        arml.register("inputs", "readings", Readings)
+
+    Its learner is `arml.load("readings")`.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()

@@ -52,7 +52,7 @@ HOW = (
 class Verdicts:
     """Several methods on the same tasks, each compared with the one named `against`.
 
-        verdicts = arml.compare({"ours": runs, "maml": others}, against="maml")
+        verdicts = arml.compare({"ours": scores, "maml": others}, against="maml")
         verdicts["ours"].mean, verdicts["ours"].adjusted, verdicts["ours"].verdict
         print(verdicts); verdicts.to_latex()
 
@@ -177,10 +177,11 @@ def compare(a: Mapping[str, Any], *, against: str | None = None) -> Verdicts: ..
 def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison | Verdicts:
     """Compare methods on the same tasks: two of them, or all with one.
 
-        comparison = arml.compare(scores, arml.evaluate(learner, tasks, n=200))
+        others = arml.evaluate(learner, tasks, n=200)
+        comparison = arml.compare(scores, others)
         comparison.mean, comparison.ci95, comparison.p, comparison.by_family()
 
-        verdicts = arml.compare({"ours": "runs/ours", "maml": "runs/maml"}, against="maml")
+        verdicts = arml.compare({"ours": scores, "maml": others}, against="maml")
         print(verdicts); verdicts.to_latex(); verdicts.to_csv(); verdicts.to_html()
 
     **Arguments**

@@ -1,8 +1,8 @@
 """Six families of noisy functions of two inputs: the 2-D regression of ARML.
 
 A task is one function of a random family. Its support set is `shots` random points with Gaussian
-noise on the values; the query points and their noise are drawn independently. The families differ
-in form and two of them use both inputs, so one shared initialisation does not suit all of them.
+noise on the values. The query points and their noise are drawn independently. The families differ
+in form, so one shared initialisation does not suit all of them.
 
 [1] H. Yao et al., Automated Relational Meta-learning, ICLR 2020, section 4.2.
 [2] The authors' code, `data_generator.py`.
@@ -26,8 +26,8 @@ from arml.core.episodes import Examples, Facts, Problem, Task, TaskDistribution
 
 Coefficients = Float[Array, "4"]
 _Points = Float[Array, " n"]
-FAMILIES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
-FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
+FAMILY_NAMES = ("sinusoid", "line", "quadratic", "cubic", "quadratic surface", "ripple")
+FAMILY_FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
     lambda c, x, y: c[0] * jnp.sin(c[1] * x + c[2]),
     lambda c, x, y: c[0] * x + c[1],
     lambda c, x, y: (c[0] * x + c[1]) * x + c[2],
@@ -35,10 +35,10 @@ FUNCTIONS: tuple[Callable[[Coefficients, _Points, _Points], _Points], ...] = (
     lambda c, x, y: c[0] * x * x + c[1] * y * y,
     lambda c, x, y: jnp.sin(-c[0] * (x * x + y * y)) + c[1],
 )
-"""Of the coefficients and both inputs."""
-FLAT = 4
-"""The first `FLAT` families ignore the second input."""
-FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
+"""Functions of the coefficients and both inputs."""
+FLAT_FAMILIES = 4
+"""The first families, which ignore the second input."""
+BAYES_FLOORS: dict[tuple[float, float], float] = {(0.0, 5.0): 0.127, (-5.0, 5.0): 0.153}
 """Mean squared error of the Bayes-optimal predictor by the range of the inputs, with defaults
 elsewhere. `study/floor.py` measures it."""
 
@@ -70,26 +70,20 @@ PRIOR_HIGH = np.array(
 def evaluate_family(
     index: Int[Array, ""] | int, coefficients: Coefficients, xy: Float[Array, "n 2"]
 ) -> Float[Array, "n 1"]:
-    """The noiseless function of family `index` with these coefficients (in the order of the priors'
-    table, unused ones ignored) at the points `xy`."""
+    """The noiseless function of family `index` at the points `xy`; the coefficients are in the
+    order of `PRIOR_LOW`."""
     x, y = xy[:, 0], xy[:, 1]
-    # All six at once: a handful of operations on tiny arrays costs less than a branch.
-    values = jnp.stack([function(coefficients, x, y) for function in FUNCTIONS])
+    # All six at once: a branch would cost more.
+    values = jnp.stack([function(coefficients, x, y) for function in FAMILY_FUNCTIONS])
     return values[index][:, None]
 
 
 class Functions(TaskDistribution):
     """2-D regression over six families of functions, each equally probable.
 
-    Inputs are `[n, 2]`, both coordinates U[low, high]; targets are `[n, 1]`, the function plus
-    Gaussian noise of standard deviation `noise`, on support and query alike.
-
-    **Arguments**
-
-    - `problem`: a regression of 1 output on 2 features: its shots and queries count the points.
-    - `low`, `high`: the range of both inputs.
-    - `noise`: standard deviation of the noise, in the targets' units.
-    - `flat`: put the families that ignore the second input in the plane y = 1.
+    Inputs are `[n, 2]`, both coordinates U[low, high]. Targets are `[n, 1]`, the function plus
+    Gaussian noise of standard deviation `noise`. With `flat` the families that ignore the second
+    input are in the plane y = 1. Shots and queries of `problem` count the points.
 
     **Raises** `ValueError` if the range is empty or the noise is negative.
     """
@@ -99,7 +93,7 @@ class Functions(TaskDistribution):
     high: float = eqx.field(static=True, default=5.0)
     noise: float = eqx.field(static=True, default=0.3)
     flat: bool = eqx.field(static=True, default=True)
-    families: tuple[str, ...] = eqx.field(static=True, default=FAMILIES, init=False)
+    families: tuple[str, ...] = eqx.field(static=True, default=FAMILY_NAMES, init=False)
 
     def __check_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
@@ -119,12 +113,12 @@ class Functions(TaskDistribution):
         shots, n = self.problem.shots, self.problem.shots + self.problem.queries
         # One draw for everything uniform: random calls are the larger part of a task's cost.
         uniform = jax.random.uniform(uniform_key, (1 + 4 + 2 * n,))
-        family = jnp.floor(uniform[0] * len(FAMILIES)).astype(jnp.int32)
+        family = jnp.floor(uniform[0] * len(FAMILY_NAMES)).astype(jnp.int32)
         low, high = jnp.asarray(PRIOR_LOW)[family], jnp.asarray(PRIOR_HIGH)[family]
         coefficients = low + (high - low) * uniform[1:5]
         xy = self.low + (self.high - self.low) * uniform[5:].reshape(n, 2)
         if self.flat:
-            xy = xy.at[:, 1].set(jnp.where(family < FLAT, 1.0, xy[:, 1]))
+            xy = xy.at[:, 1].set(jnp.where(family < FLAT_FAMILIES, 1.0, xy[:, 1]))
         z = evaluate_family(family, coefficients, xy)
         z = z + self.noise * jax.random.normal(noise_key, z.shape)
         return Task(Examples(xy[:shots], z[:shots]), Examples(xy[shots:], z[shots:]), family)
@@ -149,7 +143,9 @@ class Functions(TaskDistribution):
 
     def floor(self) -> float | None:
         usual = functions_2d(low=self.low, high=self.high, queries=self.problem.queries)
-        return FLOORS.get((self.low, self.high)) if self.identity() == usual.identity() else None
+        return (
+            BAYES_FLOORS.get((self.low, self.high)) if self.identity() == usual.identity() else None
+        )
 
 
 def functions_2d(*, shots: int = 10, queries: int = 10, **more: Any) -> Functions:

@@ -1,12 +1,8 @@
 """Few-shot classification episodes, drawn by index from images on the device or on the disk.
 
-A task draws a family, `ways` of its classes, and `shots + queries` images of each: all uniformly,
-all without replacement. The work per task depends on its own size only, not on how many images,
-classes or families there are. The same key draws the same task wherever the images are: data that
-do not fit on the device are gathered on the host, from a memory map.
-
-Some training tasks may have fewer different examples of each class, and their pictures may be
-varied at random.
+A task draws a family, `ways` of its classes, and `shots + queries` images of each, uniformly and
+without replacement. The work depends only on the size of the task, not of the data. Data that do
+not fit on the device are read on the host, from a memory map; the same key draws the same task.
 """
 
 import mmap
@@ -29,10 +25,8 @@ def distinct(
 ) -> Int[Array, " number"]:
     """`number` distinct integers of `0 <= i < count`, every ordered choice equally likely.
 
-    A uniform Lehmer code (draw `i` is a rank among the `count - i` integers left), decoded from
-    its end: each draw pushes up the later ones that are not below it. `count` may be traced; it
-    must be at least `number`.
-    """
+    A uniform Lehmer code (draw `i` is a rank among the `count - i` integers left) is decoded from
+    its end: each draw adds one to the later ones that are not below it. `count` may be traced."""
     places = jnp.arange(number)
     code = jax.random.randint(key, (number,), 0, jnp.asarray(count, jnp.int32) - places)
 
@@ -44,8 +38,7 @@ def distinct(
 
 
 class ClassTable(eqx.Module):
-    """Where the images of each class are in the list of all images, and which classes a family has
-    in the list of all classes."""
+    """The indices of each class's images, and of each family's classes."""
 
     first: Int[Array, " classes"]
     """Index of each class's first image."""
@@ -58,11 +51,8 @@ class ClassTable(eqx.Module):
 
 
 class Episodes(TaskDistribution):
-    """Episodes of pictures whose identity may be given.
-
-    `stated` is the text of their identity, made of the options and the digests of the data. If it
-    is empty, the identity is a digest of all their arrays.
-    """
+    """Episodes with an identity that may be `stated`, made of the options and the digests of the
+    data. If it is empty, the identity is a digest of all their arrays."""
 
     stated: eqx.AbstractVar[str]
 
@@ -80,7 +70,7 @@ class Disk:
     def gather(
         self, index: Int[Array, "..."] | Int[np.ndarray, "..."]
     ) -> UInt8[np.ndarray, "... size size 3"]:
-        """The images of these numbers, in memory."""
+        """The images with these indices, in memory."""
         flat = np.ravel(np.asarray(index))
         images = np.empty((len(flat), *self.arrays[0].shape[1:]), np.uint8)
         which = np.searchsorted(self.first, flat, side="right") - 1
@@ -93,8 +83,8 @@ class Disk:
 
 
 def _expect(images: UInt8[np.ndarray, "_ size size 3"], places: Int[np.ndarray, " n"]) -> None:
-    """Tell the system to read these images of a memory map all at once. To read them one by one
-    takes thirty times as long from a disk."""
+    """Advise the system to read these images of a memory map at once. To read them one by one takes
+    thirty times as long from a disk."""
     if sys.platform == "win32" or not isinstance(images, np.memmap):
         return
     file: object = images.base
@@ -119,7 +109,7 @@ class ImageEpisodes(Episodes):
     problem: Problem = eqx.field(static=True)
     stated: str = eqx.field(static=True)
     size: int | None = eqx.field(static=True)
-    """Pixels a side of the pictures that frozen features were made of; None for pictures."""
+    """Pixels a side of the pictures of frozen features; None for pictures."""
     pixels: UInt8[Array, "n size size 3"] | Float[Array, "n *features"] | None
     """The images on the device; None if they are on the disk."""
     table: ClassTable
@@ -159,7 +149,7 @@ class ImageEpisodes(Episodes):
 def examples(
     pixels: UInt8[Array, "n size size 3"] | Float[Array, "n *features"], ways: int
 ) -> Examples:
-    """Labelled examples from images or features: as many of each class, in order of class."""
+    """Labelled examples from images or features, equally many of each class, in order of class."""
     x = pixels.astype(jnp.float32) / 255.0 if pixels.dtype == jnp.uint8 else pixels
     return Examples(x, jnp.repeat(jnp.arange(ways), len(pixels) // ways))
 
@@ -176,11 +166,8 @@ def image_episodes(
     disk: bool = False,
     copies: tuple[str, ...] = (),
 ) -> ImageEpisodes:
-    """Episodes over the classes of one part of each family's split, which are enough for the tasks.
-
-    The images are put on the device. With `disk` they are read when they are needed; then these
-    must be all classes of the families.
-    """
+    """Episodes over the classes of one part of each family's split, of which there are enough. With
+    `disk` images are read when they are needed, and the part must have all classes."""
     chosen = [
         np.flatnonzero(np.isin(family.classes, (family.split or {})[part])) for family in families
     ]
@@ -203,12 +190,8 @@ def image_episodes(
 
 
 def device_room() -> int:
-    """The most bytes of images that are put on a device; larger data are streamed.
-
-    `$ARML_DEVICE_GIB` sets it. It is not part of an experiment, because it changes no task. The
-    default is a quarter of an accelerator's memory, or 4 GiB in all for the cores of a CPU, each of
-    which may hold a copy.
-    """
+    """The most bytes of images that are put on a device; larger data are streamed. By default
+    (`$ARML_DEVICE_GIB`) a quarter of an accelerator's memory, or 4 GiB for all cores of a CPU."""
     said = os.environ.get("ARML_DEVICE_GIB")
     if said:
         try:
@@ -220,9 +203,8 @@ def device_room() -> int:
 
 
 class MixedShots(TaskDistribution):
-    """The tasks of a distribution with k different support examples of each class, each `shots / k`
-    times, where k is a random divisor of `shots`: class means and statistics are those of k shots.
-    Test tasks are never of this kind."""
+    """Training tasks with k different support examples of each class, each `shots / k` times, where
+    k is a random divisor of `shots`: class means and statistics are those of k shots."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -240,10 +222,9 @@ class MixedShots(TaskDistribution):
 
 
 class Augmented(TaskDistribution):
-    """The tasks of a distribution whose pictures are varied at random, each by itself, so that a
-    picture is seldom seen twice. All are shifted by up to a tenth of their size, and the edge is
-    repeated. In families that a mirror leaves alone (`mirrored`) each is also mirrored half the
-    time, and brightness, contrast and colour change. Test tasks are never of this kind."""
+    """Training tasks whose pictures are varied at random, each separately. All are shifted by up to
+    a tenth of their size, and the edge is repeated. In families that keep their classes in a mirror
+    (`mirrored`) half of them are mirrored, and brightness, contrast and colour change."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -284,16 +265,13 @@ def varied(
 
 
 MIRROR_LOSS = 0.1
-"""A family is mirrored below this `mirror_loss` (`benchmarks/results/mirror.json`)."""
+"""Families with a smaller `mirror_loss` are mirrored (`benchmarks/results/mirror.json`)."""
 
 
 def mirror_loss(family: ImageFamily, classes: Sequence[str]) -> float:
-    """The share of what pixels show of the classes that a mirror takes: 0 for symmetric classes.
-
-    Half of the pictures of each class are compared with the class means of the other halves, as
-    they are and mirrored. The measure is the probability that the own class is nearer than another
-    one, less one half.
-    """
+    """The share of the separation of the classes that mirroring removes: 0 for symmetric classes.
+    Half of the pictures of each class are compared with the class means of the other halves. The
+    separation is the probability that the own class is nearer than another one, less one half."""
     from scipy.spatial.distance import cdist  # here, because few trainings need it
 
     rng = np.random.default_rng(0)

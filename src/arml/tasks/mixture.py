@@ -13,18 +13,14 @@ from arml.core.episodes import Problem, Task, TaskDistribution
 
 Stage = Mapping[str, float]
 """The share of each family among the tasks of a stage. The shares sum to one."""
-TRIES = 100_000
-"""The most draws to find a task of one family."""
+
 State = tuple[PRNGKeyArray, Int[Array, ""]]
-"""The key of a draw, and how many draws were made before it."""
+"""The key of a draw, and the number of draws before it."""
 
 
 class Mixture(TaskDistribution):
-    """The families of `tasks` in given shares. Build it with `mixture`.
-
-    Tasks are drawn until one is of the wanted family. Of the others only the family is computed,
-    not the examples.
-    """
+    """The families of `tasks` in given shares. Build it with `mixture`. Tasks are drawn until one
+    has the wanted family; of the others only the family is computed."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -37,7 +33,7 @@ class Mixture(TaskDistribution):
 
         def other(state: State) -> Array:
             key, tries = state
-            return (self.tasks.sample(key).family != family) & (tries < TRIES)
+            return (self.tasks.sample(key).family != family) & (tries < 100_000)
 
         def again(state: State) -> State:
             return jax.random.split(state[0])[0], state[1] + 1
@@ -51,7 +47,6 @@ class Mixture(TaskDistribution):
         return eqx.tree_at(lambda m: m.shares, self, shares_of(stage, self.families))
 
     def only(self, family: str) -> "Mixture":
-        """The tasks of one family."""
         return self.of({family: 1.0})
 
     def identity(self) -> str:
@@ -60,10 +55,8 @@ class Mixture(TaskDistribution):
 
 
 def mixture(tasks: TaskDistribution) -> Mixture:
-    """The families of a task distribution in equal shares.
-
-    **Raises** `ValueError` in one line if two families have one name.
-    """
+    """The families of a task distribution in equal shares. **Raises** `ValueError` in one line if
+    two families have one name."""
     families = tuple(tasks.families)
     if twice := [name for name in families if families.count(name) > 1]:
         raise ValueError(f"expected families of different names, got {twice[0]} twice: rename one")
@@ -71,15 +64,12 @@ def mixture(tasks: TaskDistribution) -> Mixture:
 
 
 def equal_shares(families: Sequence[str]) -> dict[str, float]:
-    """Equal shares."""
     return {name: 1 / len(families) for name in families}
 
 
 def shares_of(stage: Stage, families: Sequence[str]) -> Float[Array, " families"]:
-    """The shares of a stage in the order of `families`.
-
-    **Raises** `ValueError` in one line for an unknown family, and for shares that do not sum to 1.
-    """
+    """The shares of a stage in the order of `families`. **Raises** `ValueError` in one line for an
+    unknown family, and for shares that do not sum to 1."""
     odd = next((name for name in stage if name not in families), None)
     if odd is not None:
         raise ValueError(f"unknown family {odd!r}: expected one of {', '.join(families)}")

@@ -1,4 +1,4 @@
-"""Task distributions as data: options that a configuration file holds, and that build tasks."""
+"""Task distributions as data: options that are in a configuration file, and that build tasks."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from arml.core.registry import nearest
 from arml.datasets.features import load_features
 from arml.datasets.folders import ImageFamily, Progress, load_families
 from arml.datasets.prepare import open_store, place
-from arml.datasets.starter import SIZE, load_starter
+from arml.datasets.starter import STARTER_SIZE, load_starter
 from arml.tasks.functions import PRIOR_HIGH, evaluate_family, functions_2d
 from arml.tasks.images import device_room
 from arml.tasks.splits import EpisodeOptions, Splits, divided, splits_of
@@ -39,18 +39,17 @@ class FunctionsOptions:
     """Put the points of families 1 to 4 in the plane y = 1."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All splits are the same distribution, with different keys."""
+        """All three parts are the same distribution, with different keys."""
         return splits_of(functions_2d(**dataclasses.asdict(self)))
 
     @property
     def span(self) -> tuple[float, float]:
-        """The range of both inputs."""
         return self.low, self.high
 
     @property
     def reach(self) -> float:
-        """About the largest size of a target: the families are monotone in the size of their
-        coefficients and inputs, except for waves, whose amplitude is smaller."""
+        """Approximately the largest size of a target: the families are monotone in the size of
+        their coefficients and inputs, except for waves, whose amplitude is smaller."""
         families, far = np.arange(len(PRIOR_HIGH)), max(abs(self.low), abs(self.high))
         surfaces = jax.vmap(lambda family, c: evaluate_family(family, c, jnp.full((1, 2), far)))
         return float(jnp.abs(surfaces(families, jnp.asarray(PRIOR_HIGH))).max()) + 5 * self.noise
@@ -61,12 +60,12 @@ class FunctionsOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Tasks that are made of files. `data` comes first among the options."""
+    """Tasks that are made of files. `data` is the first option."""
 
     data: tuple[str, ...] = ()
 
     def absolute(self) -> "DataOptions":
-        """The same options with absolute paths, so that a run can be used from any folder."""
+        """The same options with absolute paths: a run can then be used from any folder."""
         return replace(self, data=tuple(os.path.abspath(os.path.expanduser(d)) for d in self.data))
 
 
@@ -85,8 +84,6 @@ class FoldersOptions(EpisodeOptions, DataOptions):
     least as many in each as a task has."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """Load the data and split its classes as the file `split` says; it is written if there is
-        none."""
         self.check()
         check = self.check_family
         families = load_families(self.data, size=self.size, check=check, progress=progress)
@@ -115,8 +112,8 @@ class StoreOptions(EpisodeOptions):
     """Families of the training and validation tasks; all if not given. Test tasks have all."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of a store, whose classes are split already. The pictures are put on the device
-        if they fit there; otherwise they are streamed."""
+        """The tasks of a store, whose classes are split already. Pictures that do not fit on the
+        device are streamed."""
         self.check()
         store = open_store(place(self.store))
         size, families = store.index["size"], store.index["families"]
@@ -149,28 +146,27 @@ class StoreOptions(EpisodeOptions):
 
 @dataclass(frozen=True)
 class StarterOptions(EpisodeOptions, DataOptions):
-    """Image episodes from the pictures that the package carries: glyphs, icons and textures."""
+    """Image episodes from the pictures in the package: glyphs, icons and textures."""
 
     data: tuple[str, ...] = ()
     """Folders or zip files of your own pictures, one further family each."""
     art: bool = False
-    """Add each family through the blur and the pencil filter: nine families, not three."""
+    """Add each family through the blur and the pencil filter: nine families instead of three."""
 
     @property
     def size(self) -> int:
-        """Pixels a side of an image."""
-        return SIZE
+        return STARTER_SIZE
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks of the published split. A user's own pictures are split as in `FoldersOptions`,
-        and `split` is written for them only."""
+        """The tasks of the published split. The user's pictures are split as in `FoldersOptions`;
+        `split` has only their split."""
         self.check()
         families, published = load_starter(art=self.art)
         own: list[ImageFamily] = []
         if self.data:
             check = self.check_family
-            own = load_families(self.data, size=SIZE, check=check, progress=progress)
-        # A user's own family of the name glyphs is not the package's.
+            own = load_families(self.data, size=STARTER_SIZE, check=check, progress=progress)
+        # The user's family may have the name of one of the package.
         own = [replace(f, name=f"{f.name} (own)") if f.name in published else f for f in own]
         return divided(self, [*families, *own], split)
 
@@ -187,8 +183,8 @@ class VectorsOptions(EpisodeOptions, DataOptions):
     """Seeds the split of each family's classes, if no split is published with them."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """Load the features and split their classes as those of their pictures are split: test task
-        number i has the same pictures as for a method on the pictures themselves."""
+        """Load the features and split their classes as those of their pictures: test task i has the
+        same pictures as for a method on pictures."""
         self.check()
         families, maker = load_features(self.data)
         splits = divided(self, families, split, seed=self.split_seed, size=maker["size"])

@@ -1,5 +1,4 @@
-"""Tasks of a class that a user defined in a script, as data: the place of the class, and its
-attributes."""
+"""Tasks of a user's class as data: the module of the class, and its attributes."""
 
 import contextlib
 import dataclasses
@@ -24,13 +23,13 @@ from arml.plugins.sources import Source, source_of, warn_of_change
 from arml.results.files import RunError
 from arml.tasks.splits import Splits
 
-_MOST = 10_000
-"""The most numbers of an array in a run's configuration."""
+_MAX_ARRAY_SIZE = 10_000
+"""Numbers of an array in a run's configuration."""
 
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """Tasks of a user's own class: the place of its definition, and its attributes."""
+    """Tasks of a user's class: the module of its definition, and its attributes."""
 
     module: str = ""
     """The module; for a script, the name of its file."""
@@ -47,17 +46,15 @@ class OwnOptions:
 
     @classmethod
     def of(cls, tasks: Tasks) -> "OwnOptions":
-        """The options of a task distribution, or of any object that draws tasks.
-
-        **Raises** `ValueError` in one line for a class that is defined inside a function, and for
-        attributes that cannot be written as JSON.
-        """
+        """The options of a task distribution, or of any object that draws tasks. **Raises**
+        `ValueError` in one line for a class that is defined inside a function, and for attributes
+        that cannot be written as JSON."""
         as_tasks(tasks)
         kind = type(tasks)
         if "<locals>" in kind.__qualname__:
             raise ValueError(
                 f"expected tasks of a class at the top of a file, got {kind.__qualname__}: move "
-                "it there, so that the run folder can be opened later"
+                "it there, or the run folder cannot be opened later"
             )
         fields = getattr(kind, "__dataclass_fields__", None)
         names = getattr(tasks, "__dict__", {}) if fields is None else fields
@@ -68,7 +65,6 @@ class OwnOptions:
         return cls(module_name(kind.__module__), kind.__qualname__, json.dumps(state), *held_by)
 
     def check(self) -> None:
-        """Raise `ValueError` if there is no class."""
         if not self.name:
             raise ValueError("expected tasks, got none: give arml.run(..., tasks=DISTRIBUTION)")
         try:
@@ -79,10 +75,8 @@ class OwnOptions:
             ) from error
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """All splits are the same distribution, with different keys.
-
-        **Raises** `RunError` if the class is not known here.
-        """
+        """All three parts are the same distribution, with different keys. **Raises** `RunError` if
+        the class is not found."""
         kind = self._class()
         warn_of_change(source_of(kind), self.version, f"the tasks {self.name}")
         tasks = object.__new__(kind)
@@ -108,8 +102,8 @@ class OwnOptions:
             if "." in self.module:
                 remedy = f"import {self.module} first, or give --plugin FILE of a file that does"
             raise RunError(
-                f"the tasks of this run are of the class {self.name} of {file}, which is not known "
-                f"here: {remedy}"
+                f"the tasks of this run are of the class {self.name} of {file}, which is not "
+                f"loaded: {remedy}"
             )
         return found
 
@@ -126,13 +120,15 @@ def _encoded(value: object, name: str) -> object:
             return [_encoded(item, name) for item in value]
         case Mapping() if all(isinstance(key, str) for key in value):
             return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
-        case np.ndarray() | jax.Array() if value.size <= _MOST and value.dtype.kind in "biuf":
+        case np.ndarray() | jax.Array() if (
+            value.size <= _MAX_ARRAY_SIZE and value.dtype.kind in "biuf"
+        ):
             kind = "jax" if isinstance(value, jax.Array) else "numpy"
             return {kind: np.asarray(value).tolist(), "dtype": str(value.dtype)}
     raise ValueError(
         f"{name}: expected a value that a run's configuration can hold (numbers, texts, lists, "
-        f"arrays of at most {_MOST:,} numbers), got {type(value).__name__}: make it from such "
-        "values, or register options with arml.register"
+        f"arrays of at most {_MAX_ARRAY_SIZE:,} numbers), got {type(value).__name__}: make it from "
+        "such values, or register options with arml.register"
     )
 
 

@@ -16,7 +16,14 @@ from arml.core.checks import MOST, Options, Size
 from arml.core.episodes import TaskDistribution, Tasks
 from arml.core.own_tasks import as_tasks, own_of
 from arml.datasets.arrays import family_of
-from arml.datasets.folders import PARTS, ImageFamily, Parts, Progress, TooFewError, family_name
+from arml.datasets.folders import (
+    SPLIT_PARTS,
+    ImageFamily,
+    Parts,
+    Progress,
+    TooFewError,
+    family_name,
+)
 from arml.datasets.splits import check_split, cut, part_sizes, read_split, write_split
 from arml.results.files import Json, JsonView, checksum, read_json
 from arml.tasks.images import MIRROR_LOSS, Augmented, MixedShots, image_episodes, mirror_loss
@@ -29,7 +36,7 @@ class Splits(NamedTuple):
         x, y = jax.random.normal(jax.random.key(0), (90, 8)), jnp.arange(90) // 6
         splits = arml.Splits.of_classes((x, y), ways=3, shots=1, queries=5)
 
-    `arml.fit`, `arml.evaluate` and `arml.build` take them in the place of tasks: a training gets
+    `arml.fit`, `arml.evaluate` and `arml.build` take them instead of tasks: a training gets
     the first two parts, and a score the last one.
     """
 
@@ -59,7 +66,7 @@ class Splits(NamedTuple):
         seed: int = 0,
         parts: Mapping[str, Sequence[object]] | None = None,
     ) -> "Splits":
-        """Classification tasks of one's own classes, which are split into 64% for training, 16% for
+        """Classification tasks of your own classes, which are split into 64% for training, 16% for
         validation and 20% for test, but at least `ways` in each.
 
             splits = arml.Splits.of_classes(torchvision.datasets.CIFAR100("data"), shots=5)
@@ -93,12 +100,9 @@ class Splits(NamedTuple):
 
 @runtime_checkable
 class TasksOptions(Protocol):
-    """The options of one kind of tasks: a frozen dataclass with these two methods.
-
-    It may also have `absolute()`, the same options with absolute paths; `needs`, the options that a
-    command line must have besides the name of a recipe; and `span` and `reach`, the range of the
-    inputs and the largest size of a target, outside of which a learner knows nothing.
-    """
+    """The options of one kind of tasks: a frozen dataclass with these two methods. It may also have
+    `absolute()`, the same options with absolute paths; `needs`, the options that a command line
+    must have; and `span` and `reach`, the range of inputs and the largest size of a target."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -106,8 +110,8 @@ class TasksOptions(Protocol):
         """Raise `ValueError` in one line if an option is invalid."""
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks. The file `split` states which classes are for training, validation and test;
-        it is written if there is none."""
+        """The tasks. The file `split` has the classes for training, validation and test; it is
+        written if it does not exist."""
         ...
 
 
@@ -116,11 +120,9 @@ TasksLike = Tasks | Splits | TasksOptions
 
 
 def splits_of(tasks: TasksLike) -> Splits:
-    """Task distributions of the three splits, from `Splits`, from the options of a recipe's tasks,
-    or from one distribution, which serves all three splits with different keys.
-
-    **Raises** `ValueError` in one line for another object.
-    """
+    """Task distributions of the three parts, from `Splits`, from the options of a recipe's tasks,
+    or from one distribution, which is used for all three with different keys. **Raises**
+    `ValueError` in one line for another object."""
     if isinstance(tasks, Splits):
         train, validation, test = map(as_tasks, tasks[:3])
         return tasks._replace(train=train, validation=validation, test=test)
@@ -132,7 +134,7 @@ def splits_of(tasks: TasksLike) -> Splits:
 
 
 NOT_OF_TESTS = ("train_ways", "mixed_shots", "augment", "data", "split_seed", "only")
-"""Options that change no test task, or whose effect is in the digests of the data."""
+"""Options that do not change test tasks, or whose effect is in the digests of the data."""
 
 
 @dataclass(frozen=True)
@@ -144,24 +146,21 @@ class EpisodeOptions(Options):
     ways: Annotated[int, Meta(ge=2, le=MOST)] = 5
     """Classes of a task."""
     train_ways: int = 0
-    """Classes of a training task, if it has more than a test task (ProtoNet); 0 for `ways`."""
+    """Classes of a training task, which may be more than `ways` (ProtoNet); 0 for `ways`."""
     queries: Size = 15
     """Query examples of each class."""
     mixed_shots: bool = False
-    """Train on tasks of fewer shots too: each divisor of `shots`, in equal shares."""
+    """Also train on tasks of fewer shots: each divisor of `shots`, in equal shares."""
     augment: bool = False
     """Train on pictures that are shifted at random, and mirrored and relit where a mirror does not
     change the classes."""
 
     def ways_of(self, part: str) -> int:
-        """Classes of a task of that part: `train`, `validation` or `test`."""
         return (part == "train" and self.train_ways) or self.ways
 
     def episodes(self, families: Sequence[ImageFamily], part: str, **how: Any) -> TaskDistribution:
-        """The tasks over one part of the families' classes; see `image_episodes`.
-
-        **Raises** `TooFewError` for too few classes or images.
-        """
+        """The tasks over one part of the families' classes; see `image_episodes`. **Raises**
+        `TooFewError` for too few classes or images."""
         for family in families:
             assert family.split is not None
             self._check_part(family.name, part, family.sizes, family.split[part])
@@ -176,8 +175,8 @@ class EpisodeOptions(Options):
     def varied(
         self, train: TaskDistribution, mirrored: Callable[[], Sequence[bool]]
     ) -> TaskDistribution:
-        """Training tasks, of pictures varied at random with `augment`, and of fewer shots too with
-        `mixed_shots`; `mirrored` says of each family whether a mirror keeps its classes."""
+        """Training tasks, with `augment` of pictures varied at random, and with `mixed_shots` also
+        of fewer shots; `mirrored` is true for each family whose classes a mirror keeps."""
         if self.augment:
             train = Augmented(train.families, train.problem, train, jnp.asarray(mirrored()))
         return MixedShots(train.families, train.problem, train) if self.mixed_shots else train
@@ -186,9 +185,9 @@ class EpisodeOptions(Options):
         self, family: str, counts: Mapping[str, int], split: Parts | None = None
     ) -> None:
         """Raise `TooFewError` for a family with too few classes, or too few images of a class.
-        `counts` are the images of each class. If there is no `split`, it will be drawn."""
+        `counts` are the images of each class. Without a `split` the sizes of its parts count."""
         split = split or cut([*counts], part_sizes(len(counts), least=self.ways))
-        for part in PARTS:
+        for part in SPLIT_PARTS:
             self._check_part(family, part, counts, split[part])
 
     def _check_part(
@@ -223,12 +222,9 @@ class EpisodeOptions(Options):
             )
 
     def stated(self, data: Mapping[str, str], parts: JsonView | None = None) -> str:
-        """The identity of the test tasks: these options, the digests of the data, and the split of
-        the classes if it is in a file.
-
-        The options of training are not part of it, nor are the places of the data and the seed of
-        the split, because the digests and the file state their effect. The order of the families
-        is, because a task draws its family by number.
+        """The identity of the test tasks: these options, the digests of the data in the order of
+        the families (a task draws its family by index), and the split of the classes if it is in a
+        file. Options of training, paths of the data and the seed of the split are not part of it.
         """
         drawn = {"kind": type(self).__name__, **dataclasses.asdict(self)}
         kept = {k: v for k, v in drawn.items() if k not in NOT_OF_TESTS}
@@ -244,14 +240,11 @@ def divided(
     size: int | None = None,
 ) -> Splits:
     """The tasks of families, some of which have a published or stated split. The split of the
-    others is read from `file`; if there is no such file, their classes are split and the file is
-    written.
-
-    `size` is that of `ImageEpisodes`.
-    """
+    others is read from `file`. If it does not exist, their classes are split, and it is written.
+    `size` is that of `ImageEpisodes`."""
     own = [family for family in families if family.split is None]
     if own and not file.exists():
-        for family in families:  # so that invalid options leave no split behind for the next run
+        for family in families:  # invalid options must not leave a split for the next run
             options.check_family(family.name, family.sizes, family.split)
         write_split(file, own, seed=seed, least=options.ways)
     drawn = read_split(file, seed=seed) if own else {}
@@ -260,6 +253,6 @@ def divided(
     sources = {family.name: family.digest for family in families}
     stated = options.stated(sources, read_json(file) if own else None)
     train, validation, test = (
-        options.episodes(families, part, stated=stated, size=size) for part in PARTS
+        options.episodes(families, part, stated=stated, size=size) for part in SPLIT_PARTS
     )
     return Splits(train, validation, test, sources)
