@@ -171,7 +171,7 @@ def _train(
             devices=devices,
             distributed=distributed,
             extend=options.extends,
-        )
+        ).last
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
@@ -215,7 +215,7 @@ def _train_seeds(
     with stop.listening(), display:
         failed = train_seeds(
             experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
-            extend=options.extends,
+            extend=options.extends
         )  # fmt: skip
     for seed, why in failed.items():
         say(console, f"seed {seed} failed: {why}")

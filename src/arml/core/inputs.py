@@ -6,6 +6,7 @@ subclass, adds how people's own inputs are read, learned and shown. Nothing here
 
 from functools import cache
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import ClassVar
 
 from arml.core.registry import Registry
@@ -32,6 +33,10 @@ class Form:
     """The capabilities of its predictors: see `arml.Predictor.can`."""
     near: ClassVar[float] = 0.0
     """Two inputs are copies if their distance is below this share of the median distance."""
+
+    def keep(self, learner: object, folder: Path | str) -> None:
+        """Write a trained learner of such inputs as a folder: see `arml.Inputs.keep`."""
+        raise NotImplementedError
 
     @property
     def options_class(self) -> type["Form"]:

@@ -18,6 +18,7 @@ from arml.core.episodes import Problem, problem_fields
 from arml.core.inputs import INPUTS
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry
+from arml.experiment.held import SplitsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.residual import ResNet12Options, WideResNetOptions
 from arml.plugins.sources import Source, source_of, warn_of_change
@@ -78,6 +79,7 @@ TASKS: Registry[TaskFamily] = Registry(
         _tasks("prepared", StoreOptions, BENCHMARK),
         _tasks("vectors", VectorsOptions, VECTORS),
         _tasks("own", OwnOptions, REGRESSION),
+        _tasks("splits", SplitsOptions, VECTORS),
     ],
 )
 NETWORKS: Registry[Entry] = Registry(

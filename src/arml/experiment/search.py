@@ -435,7 +435,7 @@ def _score(
         for record in read_metrics(place / METRICS):
             if record["step"] <= saved:
                 watch(record["step"], record)
-        reached = run(experiment, place, watch=watch, stop=lambda: behind or stop())
+        reached = run(experiment, place, watch=watch, stop=lambda: behind or stop()).last
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
         raise installed().TrialPruned from error

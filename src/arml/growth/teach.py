@@ -43,7 +43,7 @@ from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, Stage, equal_shares, mixture
 from arml.tasks.splits import Splits, splits_of
 from arml.training import checkpoint
-from arml.training.evaluate import Held, evaluate
+from arml.training.evaluate import Held, score_tasks
 from arml.training.fit import OuterOptions, fit, start
 
 SPLIT, FILE = "split.json", "growth.json"
@@ -231,10 +231,7 @@ def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
 
 
 def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Held) -> dict[str, Scores]:
-    return {
-        name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
-        for name in tasks.families
-    }
+    return {name: score_tasks(learner, tasks.only(name), n, split=split) for name in tasks.families}
 
 
 def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]) -> Experiment:

@@ -66,7 +66,7 @@ def markdown(table: Table) -> str:
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
-    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"}
 })  # fmt: skip
 
 
