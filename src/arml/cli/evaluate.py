@@ -120,13 +120,9 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
             if known is not None:
                 return known
             found = evaluate_run(
-                run,
-                **settings,
-                shape=shape,
-                mesh=mesh_of(own_cores()),
-                simple=simple,
+                run, **settings, shape=shape, mesh=mesh_of(own_cores()), simple=simple,
                 watch=partial(display.show, "scoring tasks"),
-            )
+            )  # fmt: skip
             if keeps:
                 keep(found)
             return found

@@ -126,8 +126,7 @@ class Training:
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
     def idle(self) -> str:
-        """Why nothing is lost if the program ends at once: only compilation, which cannot be
-        interrupted in another way. Empty if work would be lost."""
+        """Why nothing is lost if the program ends at once, in compilation; empty otherwise."""
         saved = f"saved at step {self.reached:,}" if self.reached else "no step is done"
         return "" if self.saves else f"stopped; {saved}"
 
@@ -163,15 +162,9 @@ def _train(
 
     with stop.listening(), display:
         reached = run(
-            experiment,
-            folder,
-            watch=training.watch,
-            stop=stop,
-            progress=reading,
-            devices=devices,
-            distributed=distributed,
-            extend=options.extends,
-        ).last
+            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices,
+            distributed=distributed, extend=options.extends,
+        ).last  # fmt: skip
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")

@@ -13,12 +13,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save
 
 from arml.core.losses import score_of
 from arml.core.own_tasks import own_of
 from arml.datasets.folders import Progress
-from arml.results.files import RunError, read_arrays
+from arml.results.files import RunError, read_arrays, serialised
 from arml.tasks.own import OwnOptions, decoded, encoded
 from arml.tasks.splits import Splits
 
@@ -39,10 +38,8 @@ class SplitsOptions:
 
     @classmethod
     def of(cls, splits: Splits) -> tuple["SplitsOptions", bytes]:
-        """The options, and the content of the file with the arrays.
-
-        **Raises** `ValueError` in one line for tasks that a folder cannot hold.
-        """
+        """The options, and the content of the file with the arrays. **Raises** `ValueError` in one
+        line for tasks that a folder cannot hold."""
         arrays: dict[str, np.ndarray] = {}
         parts = [own_of(part) for part in splits[:3]]
         known: Any = {id(part): part for part in parts}
@@ -53,7 +50,7 @@ class SplitsOptions:
             "sources": dict(splits.sources),
             "inputs": splits.inputs,
         }
-        data = save(arrays)
+        data = serialised(arrays)
         return cls(json.dumps(state), hashlib.sha256(data).hexdigest()), data
 
     @property
@@ -85,7 +82,7 @@ class SplitsOptions:
 def _held(value: Any, name: str, arrays: dict[str, np.ndarray]) -> object:
     kind = type(value)
     if isinstance(value, np.ndarray | jax.Array):
-        arrays[name] = np.asarray(value, order="C")
+        arrays[name] = np.asarray(value)
         return {"array": name, "jax": isinstance(value, jax.Array)}
     if isinstance(value, eqx.Module) and kind.__module__.startswith("arml."):
         fields = [field.name for field in dataclasses.fields(value)]

@@ -138,11 +138,9 @@ def check_place(folder: Path) -> None:
 
 
 def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
-    """Raise `RunError` for a folder that holds a run with other options, before data are read.
-
-    More steps are no other options if they `extend` the run, or if that is None and the rate is
-    constant. **Returns** how the training then goes on, in words; empty if it has no more steps.
-    """
+    """Raise `RunError` for a folder that holds a run with other options, before data are read. More
+    steps are no other options if they `extend` the run, or if that is None and the rate is
+    constant. **Returns** how the training then goes on, in words; empty if it has no more steps."""
     path = folder / CONFIG
     if not path.exists():
         if checkpoint.latest(folder / CHECKPOINTS) is not None:
@@ -288,15 +286,10 @@ def run(
         ended = not extend and read_config(folder).get("ended") == done
         if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
             loop = intervals(
-                experiment,
-                now.state,
-                splits.train,
-                splits.validation,
-                key=seeded(experiment.seed)[1],
-                mesh=mesh,
-                each=each,
-                scoring=partial(progress, SCORING) if progress else lambda done, total: None,
-            )
+                experiment, now.state, splits.train, splits.validation,
+                key=seeded(experiment.seed)[1], mesh=mesh, each=each, scoring=partial(progress,
+                SCORING) if progress else lambda done, total: None,
+            )  # fmt: skip
             with closing(loop):
                 _follow(
                     loop, experiment, folder, scored, seconds=float(now.seconds), falls=falls,
@@ -406,11 +399,8 @@ def train_seeds(
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
     names the place, as in `carry_out`, and `extend` is that of `run`. `watch` is called now and
-    then with a seed, the step that it has reached, and the record of that step.
-
-    **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
-    were stopped.
-    """
+    then with a seed, the step that it has reached, and the record of that step. **Returns** the
+    seeds that failed, each with the reason. The same call continues the seeds that were stopped."""
     runs = [of_seed(absolute(experiment), folder, seed) for seed in seeds]
     jobs = [
         {"experiment": to_json(own), "folder": str(place.resolve()), "extend": extend}

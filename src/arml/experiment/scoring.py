@@ -154,16 +154,9 @@ def evaluate_run(
     distribution, chunk = run.tasks(split), chunk or run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = score_tasks(
-        learner,
-        run.splits,
-        tasks,
-        split=split,
-        steps=steps,
-        chunk=chunk,
-        mesh=mesh,
-        watch=lambda done, _: watch(done, total),
-        progress=progress,
-    )
+        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh, watch=lambda
+        done, _: watch(done, total), progress=progress,
+    )  # fmt: skip
     scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
     result = Result(
@@ -192,12 +185,9 @@ def evaluate_run(
     )
     if simple:
         result["simple"] = simple_scores(
-            distribution,
-            tasks,
-            split=split,
-            chunk=chunk,
-            watch=lambda done: watch(tasks + done, total),
-        )
+            distribution, tasks, split=split, chunk=chunk, watch=lambda done: watch(tasks + done,
+            total),
+        )  # fmt: skip
     return Scored(run, result, scores)
 
 
@@ -286,10 +276,8 @@ def simple_predictions(
     y: Int[np.ndarray, " support"],
     queries: Float[np.ndarray, "queries inputs"],
 ) -> dict[str, Int[np.ndarray, " queries"]]:
-    """The classes that each simple classifier predicts for the queries of ONE task.
-
-    Logistic regression gets the inputs centred and divided by the root mean square of their norms.
-    """
+    """The classes that each simple classifier predicts for the queries of ONE task. Logistic
+    regression gets the inputs centred and divided by the root mean square of their norms."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import pairwise_distances_argmin

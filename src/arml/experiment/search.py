@@ -80,14 +80,10 @@ def usual(experiment: Experiment) -> Space:
 
 def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
     """The options that texts of the form `PART.NAME=LOW..HIGH` or `PART.NAME=A,B,C` name. A range
-    that spans a factor of ten is searched on a logarithmic scale.
-
-    **Raises** `ValueError` in one line for an unknown option, for one that is named twice, and for
-    invalid values.
-    """
+    that spans a factor of ten is searched on a logarithmic scale. **Raises** `ValueError` in one
+    line for an unknown option, for one that is named twice, and for invalid values."""
     found: Space = {}
-    for text in texts:
-        path, distribution = _dimension(text, experiment)
+    for path, distribution in (_dimension(text, experiment) for text in texts):
         if path in found:
             raise ValueError(f"expected each option once, got {path} twice")
         found[path] = distribution
@@ -134,12 +130,12 @@ def chosen(experiment: Experiment, values: Mapping[str, object]) -> Experiment:
 
 def space_in_words(search: Space) -> str:
     """The options and their values in one line."""
-    return "  ".join(
-        f"{path}={one.low:g}..{one.high:g}"
-        if hasattr(one, "low")
-        else f"{path}={','.join(map(str, one.choices))}"
-        for path, one in search.items()
-    )
+
+    def words(one: Any) -> str:
+        wide = hasattr(one, "low")
+        return f"{one.low:g}..{one.high:g}" if wide else ",".join(map(str, one.choices))
+
+    return "  ".join(f"{path}={words(one)}" for path, one in search.items())
 
 
 def tune(
@@ -158,15 +154,11 @@ def tune(
     continue an earlier call. `workers` trials run at a time, each in a process of its own if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
     address of a database for Optuna's record, which then holds a study of the folder's name; `on`
-    names the place of the workers, as in `carry_out`.
-
-    **Returns** the trials that are over, the best first, as Optuna's `FrozenTrial`. Their user
-    attribute `run` names the run folder under `trials/`; `why` is the reason for an early end if
-    the loss was not finite.
-
-    **Raises** `ValueError` or `RunError` in one line for invalid options, for a folder that holds
-    another sweep, for a trial that failed, and if Optuna is not installed.
-    """
+    names the place of the workers, as in `carry_out`. **Returns** the trials that are over, the
+    best first, as Optuna's `FrozenTrial`. Their user attribute `run` names the run folder under
+    `trials/`; `why` is the reason for an early end if the loss was not finite. **Raises**
+    `ValueError` or `RunError` in one line for invalid options, for a folder that holds another
+    sweep, for a trial that failed, and if Optuna is not installed."""
     folder = Path(folder)
     experiment.check()
     if not search:
@@ -205,8 +197,7 @@ def _work(job: Job, stop: Stopping) -> None:
     read = installed().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
-    folder = Path(job["folder"])
-    trials, storage = job["trials"], job["storage"]
+    folder, trials, storage = Path(job["folder"]), job["trials"], job["storage"]
     study = opened(experiment, search, folder, storage)
     for _ in _tried(study, experiment, folder, search, trials, stop, storage):
         pass
@@ -228,9 +219,7 @@ def opened(
     experiment: Experiment, search: Space, folder: Path, storage: str | None = None
 ) -> "optuna.Study":
     """Optuna's study of the sweep, which its record in the folder, or the database, holds.
-
-    **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
-    """
+    **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record."""
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = installed()
@@ -412,10 +401,8 @@ def _score(
     trial: "optuna.Trial", experiment: Experiment, folder: Path, stop: Stopping
 ) -> float | None:
     """Train, from the newest checkpoint if there is one; returns the validation score of the kept
-    learner, or None if the training was stopped and can be resumed.
-
-    **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
-    """
+    learner, or None if the training was stopped and can be resumed. **Raises** Optuna's
+    `TrialPruned` for a trial that has fallen behind, or is not finite."""
     place = _place_of(trial, folder)
     behind, better = False, min if _falls(experiment) else max
     score: float | None = None

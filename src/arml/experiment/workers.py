@@ -142,10 +142,7 @@ def call(function: str, job: Job, stopped: Path) -> str:
 
 def cluster(on: str) -> Any:
     """The package Ray, connected to the cluster that `on` (`ray://HOST:PORT`) or `$RAY_ADDRESS`
-    names; without one, Ray is started on this machine.
-
-    **Raises** `ValueError` in one line.
-    """
+    names; without one, Ray is started on this machine. **Raises** `ValueError` in one line."""
     from arml.results.machine import cores, extra
 
     if on != "ray" and not on.startswith("ray://"):

@@ -44,7 +44,7 @@ from arml.tasks.mixture import Mixture, Stage, equal_shares, mixture
 from arml.tasks.splits import Splits, splits_of
 from arml.training import checkpoint
 from arml.training.evaluate import Held, score_tasks
-from arml.training.fit import OuterOptions, fit, start
+from arml.training.fit import Fitted, OuterOptions, fit, start
 
 SPLIT, FILE = "split.json", "growth.json"
 RATE = 1 / 3
@@ -88,7 +88,7 @@ def grow(
 
     **Raises** `ValueError` or `RunError` in one line.
     """
-    started = time.monotonic()
+    since = time.monotonic()
     if tasks < 2 or (steps is not None and steps < 1):
         raise ValueError(f"expected 1 step or more and 2 tasks or more, got {steps} and {tasks}")
     if not 0 <= replay < 1:
@@ -99,46 +99,23 @@ def grow(
     experiment.tasks.check()
     check_new_run(folder)
     with locked(folder):
-        try:
-            splits = splits_of(experiment.tasks.build(folder / SPLIT))
-        except TooFewError as error:
-            reason = str(error).rpartition(";")[0]
-            raise ValueError(
-                f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
-                "grows; or use `arml adapt`, which needs a few images only"
-            ) from None
-        _check_data(teacher, experiment, splits, place, folder)
+        splits = _splits(teacher, experiment, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
-        old, new = teacher.learner, [n for n in train.families if n not in teacher.families]
+        new = [name for name in train.families if name not in teacher.families]
         if not new:
             raise ValueError("the learner knows all of these families: give a new one with --data")
         if steps is None:
             # Two learners are scored, on validation and test tasks.
-            scored = replace(
-                experiment,
-                steps=10**6,
-                validate_every=10**9,
-                validation_tasks=4 * tasks * len(held.families),
-            )
-            steps = paced(scored, minutes, since=started).steps
+            scored = 4 * tasks * len(held.families)
+            endless = replace(experiment, steps=10**6, validate_every=10**9)
+            endless = replace(endless, validation_tasks=scored)
+            steps = paced(endless, minutes, since=since).steps
         say(f"known: {', '.join(teacher.families)}; new: {', '.join(new)}")
         say(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
-        # An optimiser of the user's own has another rate by another name.
-        own = experiment.outer
-        outer = own if isinstance(own, OuterOptions) else OuterOptions()
-        rate = outer.outer_rate * RATE
-        fitted = fit(
-            old,
-            train.of(with_replay(equal_shares(new), teacher.families, replay)),
-            steps=steps,
-            outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
-            batch=experiment.batch,
-            interval=max(1, steps // 10),
-            seed=experiment.seed,
-        )
+        old, fitted = teacher.learner, _taught(teacher, experiment, train, new, steps, replay)
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         before = _scores(old, test, tasks, "test")
         after = _scores(result, test, tasks, "test") if moved else before
@@ -151,7 +128,7 @@ def grow(
             "moved": moved,
             "steps": steps,
             "tasks": tasks,
-            "seconds": time.monotonic() - started,
+            "seconds": time.monotonic() - since,
         }
         whole = replace(experiment, steps=steps, interval=steps)
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
@@ -165,6 +142,40 @@ def grow(
         clocked = Clocked(state, np.asarray(outcome["seconds"]))
         checkpoint.save(folder / CHECKPOINTS, steps, clocked)
     return outcome
+
+
+def _splits(teacher: FewShotLearner, experiment: Experiment, place: Path, folder: Path) -> Splits:
+    """The tasks of known and new families, checked."""
+    try:
+        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+    except TooFewError as error:
+        reason = str(error).rpartition(";")[0]
+        raise ValueError(
+            f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
+            "grows; or use `arml adapt`, which needs a few images only"
+        ) from None
+    _check_data(teacher, experiment, splits, place, folder)
+    return splits
+
+
+def _taught(
+    teacher: FewShotLearner,
+    experiment: Experiment,
+    train: Mixture,
+    new: Sequence[str],
+    steps: int,
+    replay: float,
+) -> Fitted:
+    """The learner after a training on new and known families, at a lower, constant rate."""
+    # Your own optimiser has another rate by another name.
+    own = experiment.outer
+    outer = own if isinstance(own, OuterOptions) else OuterOptions()
+    rate = outer.outer_rate * RATE
+    return fit(
+        teacher.learner, train.of(with_replay(equal_shares(new), teacher.families, replay)),
+        steps=steps, outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
+        batch=experiment.batch, interval=max(1, steps // 10), seed=experiment.seed,
+    )  # fmt: skip
 
 
 def _accepted(
@@ -235,11 +246,8 @@ def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Held) -> dict[s
 
 
 def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]) -> Experiment:
-    """The experiment of the learner with further families.
-
-    **Raises** `ValueError` for tasks that take no data, and where those of known families are
-    missing.
-    """
+    """The experiment of the learner with further families. **Raises** `ValueError` for tasks that
+    take no data, and where those of known families are missing."""
     experiment = teacher.experiment
     assert experiment is not None  # it was read from a folder
     tasks = experiment.tasks

@@ -71,9 +71,7 @@ def reading(explain: JsonView) -> np.ndarray:
 @styled
 def knowledge_graph(explain: JsonView) -> Figure:
     """How much each family reads each vertex, beside the vertices on a circle with their links.
-
-    Links below the threshold are left out. A vertex that is read more is drawn larger.
-    """
+    Links below the threshold are left out. A vertex that is read more is drawn larger."""
     families, read = list(explain["families"]), reading(explain)
     count, vertices = read.shape
     left = 0.5 * vertices + 1.6

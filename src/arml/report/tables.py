@@ -53,14 +53,18 @@ class Table:
 
 def markdown(table: Table) -> str:
     """The table in Markdown, without its caption."""
-    wide = len(table.columns)
-    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
-    filled = [row + [""] * (wide - len(row)) for row in rows]
+    rule = ["---", *["---:"] * (len(table.columns) - 1)]
     lines = []
-    for cells in (table.columns, ["---", *["---:"] * (wide - 1)], *filled):
+    for cells in (table.columns, rule, *texts(table)):
         escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
         lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
+
+
+def texts(table: Table) -> list[list[str]]:
+    """The texts of each row, as many as there are columns."""
+    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
+    return [row + [""] * (len(table.columns) - len(row)) for row in rows]
 
 
 _LATEX = str.maketrans({
@@ -72,15 +76,12 @@ _LATEX = str.maketrans({
 
 def latex(table: Table) -> str:
     """The table in LaTeX, with the rules of booktabs, its caption as a comment before it."""
-    wide = len(table.columns)
-    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
-    filled = [row + [""] * (wide - len(row)) for row in rows]
     head, *body = (
         " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
-        for cells in (table.columns, *filled)
+        for cells in (table.columns, *texts(table))
     )
     caption = f"% {' '.join(table.caption.split())}\n" if table.caption else ""
-    begin = rf"\begin{{tabular}}{{l{'r' * (wide - 1)}}}"
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}"
     rules = (r"\toprule", head, r"\midrule", *body, r"\bottomrule")
     return caption + "\n".join((begin, *rules, r"\end{tabular}")) + "\n"
 
@@ -109,17 +110,12 @@ def terminal(table: Table) -> Group:
     lines = [line for line in table.lines if line.kind not in BESIDE]
     # A break after the problem keeps columns narrow.
     names = [line.name.replace("/", "/\n") for line in lines]
-    rows = [
-        [title, *(line.cells[index].text for line in lines)]
-        for index, title in enumerate(table.columns[1:])
-    ]
+    titles = enumerate(table.columns[1:])
+    rows = [[title, *(line.cells[i].text for line in lines)] for i, title in titles]
     turned = grid(["", *names], rows)
     turned.columns[0].no_wrap = True
-    notes = [
-        f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}"
-        for line in table.lines
-        if line.kind in BESIDE
-    ]
+    others = [line for line in table.lines if line.kind in BESIDE]
+    notes = [f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}" for line in others]
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), turned, *map(Text, [table.caption, *notes]))
 
@@ -191,13 +187,9 @@ def spread_of(values: Sequence[float | None]) -> float | None:
 
 
 def make_rows(results: Iterable[Result]) -> list[Row]:
-    """Group results by recipe over seeds, worst mean first.
-
-    Results of one recipe are one row only if they share everything that a score depends on: split,
-    metric, protocol, tasks, families, steps, inner steps, size and options.
-
-    **Raises:** `RunError` for two results of the same seed in one row.
-    """
+    """Group results by recipe over seeds, worst mean first. Results of one recipe are one row only
+    if they share everything that a score depends on. **Raises** `RunError` for two results of the
+    same seed in one row."""
     keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for run in results:
@@ -283,11 +275,9 @@ def simple(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def table_of(rows: Sequence[Row], beside: Mapping[str, Sequence[str]] | None = None) -> Table:
-    """The rows of one section; the columns to compare come first. If a row has several trainings,
-    ± is over trainings, and its part over tasks stands beside it.
-
-    `beside` has the texts of more cells: the heads by the empty name, and those of each row by its
-    name in `labels`."""
+    """The rows of one section; the columns to compare come first. If a row has several trainings, ±
+    is over trainings, and its part over tasks stands beside it. `beside` has the texts of more
+    cells: the heads by the empty name, and those of each row by its name in `labels`."""
     first, metric, beside = rows[0].first, rows[0].metric, beside or {}
     families, several = list(first["families"]), any(len(row.runs) > 1 for row in rows)
     what = METRIC_NAMES[metric]

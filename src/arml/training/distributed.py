@@ -62,22 +62,17 @@ class Processes:
             )
 
     def join(self) -> None:
-        """Wait for the other processes, and connect. Call it before JAX is used.
-
-        **Raises** `ValueError` in one line.
-        """
+        """Wait for the other processes, and connect. Call it before JAX is used. **Raises**
+        `ValueError` in one line."""
         if jax.distributed.is_initialized():
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         named = bool(self.coordinator)
         try:
             jax.distributed.initialize(
-                self.coordinator or None,
-                self.processes if named else None,
-                self.process if named else None,
-                heartbeat_timeout_seconds=_SILENT,
-                shutdown_timeout_seconds=_SILENT,
-            )
+                self.coordinator or None, self.processes if named else None, self.process if named
+                else None, heartbeat_timeout_seconds=_SILENT, shutdown_timeout_seconds=_SILENT,
+            )  # fmt: skip
         except (ValueError, RuntimeError) as error:
             raise ValueError(
                 f"the processes did not find each other ({' '.join(str(error).split())[:200]}): "

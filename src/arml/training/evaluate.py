@@ -109,9 +109,7 @@ def score_tasks(
     progress: bool | None = False,
 ) -> Scores:
     """`arml.evaluate` of a learner; `trained_on` are the tasks of its training, if they are known.
-
-    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks.
-    """
+    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
     if split not in ("validation", "test"):
@@ -136,16 +134,9 @@ def score_tasks(
             watch(done, n)
     values, families = concatenated(parts)
     scores = Scores(
-        values,
-        families,
-        pairing(identity, split),
-        distribution.families,
-        metric,
-        split,
-        identity,
-        steps_of(learner),
-        shared=shared,
-    )
+        values, families, pairing(identity, split), distribution.families, metric, split, identity,
+        steps_of(learner), shared=shared,
+    )  # fmt: skip
     if shared and problem.kind == "classification":
         warnings.warn(
             "the tasks are drawn from the training distribution: if its classes are a list, this "

@@ -279,12 +279,10 @@ def make_step(
     key: PRNGKeyArray,
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
-    `chunk` of its tasks at once: a divisor of their number, or None for all.
-
-    It is pure: the tasks of step `s` depend on `key` and `s` alone. A smaller chunk needs less
-    memory. Chunks and devices change nothing but rounding. In another `precision` than float32 the
-    networks adapt and predict in it; losses, the batch's gradients and meta-parameters do not.
-    """
+    `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
+    of step `s` depend on `key` and `s` alone. A smaller chunk needs less memory. Chunks and devices
+    change nothing but rounding. In another `precision` than float32 the networks adapt and predict
+    in it; losses, the batch's gradients and meta-parameters do not."""
     import optax
 
     own = share(mesh, batch)
@@ -480,10 +478,8 @@ Callback = Callable[[Moment], bool | None]
 
 
 def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
-    """Call all callbacks; returns whether one of them ends the training.
-
-    **Raises** `ValueError` in one line for one that returns anything but True, False or None.
-    """
+    """Call all callbacks; returns whether one of them ends the training. **Raises** `ValueError` in
+    one line for one that returns anything but True, False or None."""
     ended = False
     for callback in callbacks:
         answer: object = callback(moment)
@@ -528,14 +524,10 @@ def intervals(
     each: Callable[[int, float], object] = lambda step, loss: None,
     scoring: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generator[Moment]:
-    """Train from `state` to the step `options.steps`, one interval at a time.
-
-    After every step that takes longer than `SLOW`, `each` gets its number and the mean loss of the
-    interval so far; the interval ends there if it returns True. `scoring` gets the validation tasks
-    that are scored, and their number.
-
-    **Raises** `NotFiniteError` if a loss or a gradient is not finite.
-    """
+    """Train from `state` to the step `options.steps`, one interval at a time. After every step that
+    takes longer than `SLOW`, `each` gets its number and the mean loss of the interval so far; the
+    interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
+    their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
     train, validation, state = everywhere(mesh, (train, validation, state))
