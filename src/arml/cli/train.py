@@ -208,19 +208,17 @@ def _train_seeds(
     with stop.listening(), display:
         failed = train_seeds(
             experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
-            extend=options.extends
+            extend=options.extends,
         )  # fmt: skip
-    for seed, why in failed.items():
-        say(console, f"seed {seed} failed: {why}")
+    say(console, *(f"seed {seed} failed: {why}" for seed, why in failed.items()))
     if stop():
         say(console, f"stopped and saved; to resume: {again}")
         return INTERRUPTED
-    last = []
-    for seed in seeds:
-        record = _last_scored(folder / f"seed-{seed}")
-        if seed not in failed and record is not None:
-            last.append(record["validation"])
-            say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
+    records = {s: _last_scored(folder / f"seed-{s}") for s in seeds if s not in failed}
+    scored = {seed: record for seed, record in records.items() if record is not None}
+    for seed, record in scored.items():
+        say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
+    last = [record["validation"] for record in scored.values()]
     if len(last) > 1 and None not in last:
         spread = f"mean {fmean(last):.3g}, standard deviation {stdev(last):.2g}"
         say(console, f"{len(last)} seeds: {spread}")

@@ -36,7 +36,7 @@ from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.plugins.loading import announced, place_in_plugin
 from arml.plugins.sources import package_of, source_of
 from arml.tasks.functions import functions_2d
-from arml.tasks.splits import splits_of
+from arml.tasks.splits import TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
@@ -473,8 +473,8 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
         with contextlib.suppress(Exception):  # another check says why it has no loss
             if part == "method" and (note := queries_seen(case)):
                 yield Finding(subject, NOTE, note, True)
-    registry: Any = ALGORITHMS if part == "method" else NETWORKS
-    if cases and _is_found_elsewhere(registry.known(name).options_class):
+    known = ALGORITHMS.known(name) if part == "method" else NETWORKS.known(name)
+    if cases and _is_found_elsewhere(known.options_class):
         yield found_by(f"{part} {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
 
 
@@ -531,7 +531,7 @@ def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
     return Finding(subject, name, "", True)
 
 
-def _drawn(options: Any) -> None:
+def _drawn(options: TasksOptions) -> None:
     """Raise `ValueError` unless tasks of these options are as their problem says."""
     options.check()
     for split in splits_of(options)[:3]:

@@ -42,7 +42,7 @@ class SplitsOptions:
         line for tasks that a folder cannot hold."""
         arrays: dict[str, np.ndarray] = {}
         parts = [own_of(part) for part in splits[:3]]
-        known: Any = {id(part): part for part in parts}
+        known = {id(part): part for part in parts}
         state = {
             "metric": score_of(splits.train.problem)[0],
             "tasks": [_held(part, str(i), arrays) for i, part in enumerate(known.values())],

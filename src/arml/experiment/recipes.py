@@ -108,8 +108,6 @@ USUAL: dict[str, Json] = {
 }
 """Options of experiments that differ from those of the paper's 2-D regression, by the kind of their
 tasks."""
-UNNAMED = OwnOptions()
-"""Stands for tasks that are given later."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Setting:
     name: str
     problem: Problem
     description: str = ""
-    tasks: TasksOptions = UNNAMED
+    tasks: TasksOptions = field(default_factory=OwnOptions)
     traits: tuple[str, ...] = ()
     """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
     `vectors`, `pictures` or `tables`), and its name."""
@@ -169,57 +167,27 @@ _PAPER: Json = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
 _SMALL = ("small images",)
-OWN: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "regression2d",
-            REGRESSION,
-            "2-D regression of six families",
-            FunctionsOptions(),
-            changes=_PAPER,
-        ),
-        Setting(
-            "regression2d-wide",
-            REGRESSION,
-            "2-D regression of six families, inputs U[-5, 5]",
-            FunctionsOptions(low=-5.0),  # as in the authors' code
-            changes=_PAPER,
-        ),
-        Setting(
-            "starter",
-            STARTER,
-            "The pictures in the package, three families",
-            StarterOptions(),
-            _SMALL,
-        ),
-        Setting(
-            "starter-art",
-            STARTER,
+OWN = {one.name: one for one in (
+    Setting("regression2d", REGRESSION, "2-D regression of six families",
+            FunctionsOptions(), changes=_PAPER),
+    Setting("regression2d-wide", REGRESSION, "2-D regression of six families, inputs U[-5, 5]",
+            FunctionsOptions(low=-5.0), changes=_PAPER),  # as in the authors' code
+    Setting("starter", STARTER, "The pictures in the package, three families",
+            StarterOptions(), _SMALL),
+    Setting("starter-art", STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
-            StarterOptions(art=True),
-            _SMALL,
-        ),
-        Setting(
-            "folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)", FoldersOptions(), _SMALL
-        ),
-        Setting(
-            "features", VECTORS, "Frozen features of images (--data FEATURES...)", VectorsOptions()
-        ),
-        prepared("plain-multi", "Plain-Multi, four families", 50_000),
-        prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
-        prepared("mini-imagenet", "miniImageNet", 60_000),
-        prepared("tiered-imagenet", "tieredImageNet", 60_000),
-        prepared(
-            "real-four",
-            "Birds, flowers, characters and objects at 32 px, four families",
-            5_000,
-            *_SMALL,
-            size=32,
-            rate=0.003,
-        ),
-    )
-}
+            StarterOptions(art=True), _SMALL),
+    Setting("folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)",
+            FoldersOptions(), _SMALL),
+    Setting("features", VECTORS, "Frozen features of images (--data FEATURES...)",
+            VectorsOptions()),
+    prepared("plain-multi", "Plain-Multi, four families", 50_000),
+    prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
+    prepared("mini-imagenet", "miniImageNet", 60_000),
+    prepared("tiered-imagenet", "tieredImageNet", 60_000),
+    prepared("real-four", "Birds, flowers, characters and objects at 32 px, four families",
+             5_000, *_SMALL, size=32, rate=0.003),
+)}  # fmt: skip
 """The package's own settings."""
 
 

@@ -132,16 +132,9 @@ def evaluate_run(
     watch: Callable[[int, int], None] = lambda done, total: None,
     progress: bool | None = False,
 ) -> Scored:
-    """Score a run on the first `tasks` tasks of a split of its own.
-
-    **Arguments** as of `evaluate`, and
-
-    - `shape`: `ways`, `shots` or `queries` of the tasks, if they are not those of the training.
-    - `simple`: whether to score simple classifiers on the same tasks, too.
-
-    **Raises** `RunError` for a folder that is not a run or is damaged, `ValueError` for an invalid
-    number of tasks or steps.
-    """
+    """Score a run on the first `tasks` tasks of a split of its own: see `evaluate`. `shape` are
+    `ways`, `shots` or `queries` that are not those of the training; `simple` says to score simple
+    classifiers, too. **Raises** `RunError` for a folder that is not a run or is damaged."""
     run = run if isinstance(run, Run) else Run(run)
     if shape:
         run, learner = Run(run.folder), run.learner  # with tasks of its own

@@ -43,9 +43,7 @@ from arml.training.fit import NotFiniteError
 if TYPE_CHECKING:
     import optuna
 
-_PARTS = ("algorithm", "outer", "network")
-"""The parts whose options can be searched. The options of the tasks cannot: scores on different
-tasks cannot be compared."""
+_PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
 JOURNAL = "study.jsonl"
 _PATIENCE = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
@@ -278,7 +276,7 @@ def _journal(path: Path, lock: FileLock) -> Any:
     return Journal(str(path), lock)
 
 
-def _database(address: str) -> Any:
+def _database(address: str) -> "optuna.storages.RDBStorage":
     """Optuna's record in a database. A server that leaves is waited for."""
     from sqlalchemy import event, make_url
 
@@ -403,7 +401,7 @@ def _score(
     """Train, from the newest checkpoint if there is one; returns the validation score of the kept
     learner, or None if the training was stopped and can be resumed. **Raises** Optuna's
     `TrialPruned` for a trial that has fallen behind, or is not finite."""
-    place = _place_of(trial, folder)
+    place, pruned = _place_of(trial, folder), installed().TrialPruned
     behind, better = False, min if _falls(experiment) else max
     score: float | None = None
 
@@ -425,12 +423,12 @@ def _score(
         reached = run(experiment, place, watch=watch, stop=lambda: behind or stop()).last
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
-        raise installed().TrialPruned from error
+        raise pruned from error
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
-        raise installed().TrialPruned
+        raise pruned
     # It may have ended early by its patience.
     return None if reached < experiment.steps and stop() else score

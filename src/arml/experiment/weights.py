@@ -71,7 +71,7 @@ def read_state(file: Path | str) -> State:
     return max(states, key=lambda state: sum(a.ndim == 4 for a in state.values()), default={})
 
 
-def _dictionaries(value: Any) -> Iterator[Mapping[str, Any]]:
+def _dictionaries(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         yield value
         for one in value.values():
@@ -147,7 +147,7 @@ def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
         weight = _folded(kernels, scales, weight)
 
     def places(net: Any) -> list[Any]:
-        kind: Any = ConvBlock if conv4 else Norm
+        kind = ConvBlock if conv4 else Norm
         found = [part for c in _nodes(net.body, Conv2d) for part in (c.kernel, c.bias)]
         for norm in _nodes(net.body, kind):
             found += [norm.offset.value] if conv4 else [norm.offset.value, norm.scale.value]
@@ -165,7 +165,7 @@ def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
     return eqx.tree_at(places, net, [*map(shaped, values, places(net))]), own
 
 
-def _nodes(tree: Any, kind: Any) -> list[Any]:
+def _nodes(tree: object, kind: type) -> list[Any]:
     """The parts of this kind, in the order of their fields."""
     found = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, kind))
     return [node for node in found if isinstance(node, kind)]

@@ -1,12 +1,10 @@
 """`arml grow`: a trained learner is taught new families, and keeps those that it knows.
 
 All weights are trained for a few minutes on known and new families, at a third of the learner's
-outer rate. On held-out classes the new learner must be
-better on each new family, with an interval above zero, and the interval of no known family may
-allow a loss that matters. A learner that fails is tried again with weights a part of the way,
-theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
-kept. The result is a run folder, whose `growth.json`
-has the decision and the scores.
+outer rate. On held-out classes the new learner must be better on each new family, with an interval
+above zero, and the interval of no known family may allow a loss that matters. A learner that fails
+is tried again with weights a part of the way, theta_old + a (theta_new - theta_old) for falling a
+[1]; if none of these passes, the old learner is kept.
 
 [1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
     lies a model that keeps most of what both can do.
@@ -68,15 +66,13 @@ def grow(
     tasks: int = 200,
     say: Callable[[str], None] = lambda line: None,
 ) -> Json:
-    """Teach a learner one's own families, and write it as the run folder `out`.
+    """Teach a learner your own families, and write it as the run folder `out`.
 
     **Arguments**
 
     - `learner`: a run folder, an exported learner, or the name of one that ships. It is only read.
-    - `data`: the new families, as the learner's own data: folders or zips of pictures, or folders
-      of features.
-    - `known`: the data of the families that it knows, for a learner without their paths, such as an
-      exported one.
+    - `data`: the new families: folders or zips of pictures, or folders of features.
+    - `known`: the data of known families, for a learner without their paths.
     - `minutes`: about the time of the whole call; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.

@@ -41,15 +41,13 @@ def _notes(rows: Sequence[Row]) -> Block:
 def _best(rows: Sequence[Row]) -> str:
     """The best row of a table in words, beside the next best."""
     metric, named = rows[0].metric, zip(reversed(labels(rows)), reversed(rows), strict=True)
-    scores = [
-        f"{number(row.mean, metric)} by `{name}`" for name, row in named if row.mean is not None
-    ]
+    finite = [(row.mean, name) for name, row in named if row.mean is not None]
+    scores = [f"{number(mean, metric)} by `{name}`" for mean, name in finite[:2]]
     if not scores:
         return "No run has a finite score."
-    what = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy"
-    floor = floor_of(rows)
+    what, floor = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy", floor_of(rows)
     best = "" if floor is None else f"; the best possible is about {number(floor, metric)}"
-    return f"{what}: {', then '.join(scores[:2])}{best}."
+    return f"{what}: {', then '.join(scores)}{best}."
 
 
 def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
@@ -162,12 +160,11 @@ def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -
     named = dict(zip(labels(rows), rows, strict=True))
     if len(named) < 2:
         return Section(rows, None)
-    order = {place: i for i, place in enumerate(places)}
-    first = min(named, key=lambda name: min(order[id(run)] for run in named[name].runs))
+    order = [*places]
+    first = min(named, key=lambda name: min(order.index(id(run)) for run in named[name].runs))
     try:
         scores = {
-            name: [one for run in row.runs for one in scores_of(places[id(run)])]
-            for name, row in named.items()
+            name: scores_of([places[id(run)] for run in row.runs]) for name, row in named.items()
         }
         return Section(rows, compare(scores, against=against if against in named else first))
     except ValueError as error:

@@ -220,9 +220,6 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-# The metrics of a run: one JSON object a line.
-
-
 def append_metric(path: Path, record: JsonView) -> None:
     """Add one record to `metrics.jsonl`. **Raises** `RunError` if it cannot be written."""
     whole = plain(record)
@@ -275,8 +272,7 @@ def truncate_metrics(path: Path, step: int) -> None:
 
 
 LOCK = ".lock"
-"""The file that is locked. It stays after the lock is released, unless the folder holds nothing
-else."""
+"""The file that is locked, which stays unless the folder holds nothing else."""
 
 
 @contextlib.contextmanager

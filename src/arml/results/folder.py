@@ -30,14 +30,11 @@ CONFIG = "config.json"
 
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
-
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
-    `chosen` is the rule that chose the learner: the last step, or the best validation score.
-    `shared` says that the tasks are drawn from the training distribution.
-    `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
-    that made the features, and its training data. `simple` has the scores of classifiers that need
-    no meta-training, in classification only.
-    """
+    `chosen` is the rule that chose the learner. `shared`: the tasks are drawn from the training
+    distribution. `options` is the same for runs that differ only in their seed. `inputs` names the
+    frozen model that made the features. `simple` has the scores of simple classifiers, `weights`
+    the file of the weights that the network began with, and its digest."""
 
     recipe: Text
     seed: Count
@@ -58,7 +55,6 @@ class Result(TypedDict):
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
     weights: NotRequired[Json | None]
-    """The file of the weights that the network began with, and its digest."""
     simple: NotRequired[dict[Text, Score]]
     shared: NotRequired[bool]
     chosen: NotRequired[Text]

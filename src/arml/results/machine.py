@@ -34,11 +34,10 @@ def malloc_settings() -> list[str]:
 
 
 def use_memory_again() -> None:
-    """Start this program again in the same process, with the settings `MALLOC`. A step on pictures
-    asks the system for hundreds of megabytes and gives them back. Their pages cost up to a fifth of
-    a step. `malloc` reads its settings only when a program starts. Nothing happens with another C
-    library, in somebody else's program, or where the user has a setting of `malloc` or
-    `$ARML_MALLOC`."""
+    """Start this program again in the same process, with the settings `MALLOC`, which are read only
+    when a program starts: without them the pages that a step on pictures asks for cost up to a
+    fifth of it. Nothing happens with another C library, in somebody else's program, or where the
+    user has a setting of `malloc` or `$ARML_MALLOC`."""
     script, words = vars(sys.modules["__main__"]).get("__file__"), sys.argv[1:]
     own = script and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words
     if _SWITCH in os.environ or malloc_settings() or not own or not _is_glibc():
