@@ -181,8 +181,8 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
 def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
     storage, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(search, "SILENT", 1)
-    monkeypatch.setattr(search, "BEAT", 1)
+    monkeypatch.setattr(search, "DEAD_SECONDS", 1)
+    monkeypatch.setattr(search, "HEARTBEAT_SECONDS", 1)
     scored = []
 
     def train(experiment, place, *, watch, stop):

@@ -287,8 +287,8 @@ def run(
         if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
             loop = intervals(
                 experiment, now.state, splits.train, splits.validation,
-                key=seeded(experiment.seed)[1], mesh=mesh, each=each, scoring=partial(progress,
-                SCORING) if progress else lambda done, total: None,
+                key=seeded(experiment.seed)[1], mesh=mesh, each=each,
+                scoring=partial(progress, SCORING) if progress else lambda done, total: None,
             )  # fmt: skip
             with closing(loop):
                 _follow(

@@ -147,8 +147,8 @@ def evaluate_run(
     distribution, chunk = run.tasks(split), chunk or run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = score_tasks(
-        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh, watch=lambda
-        done, _: watch(done, total), progress=progress,
+        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh,
+        watch=lambda done, _: watch(done, total), progress=progress,
     )  # fmt: skip
     scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
@@ -178,8 +178,8 @@ def evaluate_run(
     )
     if simple:
         result["simple"] = simple_scores(
-            distribution, tasks, split=split, chunk=chunk, watch=lambda done: watch(tasks + done,
-            total),
+            distribution, tasks, split=split, chunk=chunk,
+            watch=lambda done: watch(tasks + done, total),
         )  # fmt: skip
     return Scored(run, result, scores)
 

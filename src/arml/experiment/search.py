@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 _PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
 JOURNAL = "study.jsonl"
-_PATIENCE = 60.0
+LOCK_SECONDS = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
-BEAT, SILENT = 30, 180
+HEARTBEAT_SECONDS, DEAD_SECONDS = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
-ABSENT = 3600.0
+DATABASE_SECONDS = 3600.0
 """Seconds to wait for a database that has left."""
 
 Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
@@ -221,11 +221,11 @@ def opened(
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = installed()
-    with locked(folder, _PATIENCE):
+    with locked(folder, LOCK_SECONDS):
         try:
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
-                lock = FileLock(folder.absolute() / ".study.lock", timeout=_PATIENCE)
+                lock = FileLock(folder.absolute() / ".study.lock", timeout=LOCK_SECONDS)
                 kept = package.storages.JournalStorage(_journal(folder / JOURNAL, lock))
             else:
                 kept = _database(storage)
@@ -287,8 +287,8 @@ def _database(address: str) -> "optuna.storages.RDBStorage":
     kept = storages.RDBStorage(
         url.render_as_string(hide_password=False),
         engine_kwargs={"pool_pre_ping": True},
-        heartbeat_interval=BEAT,
-        grace_period=SILENT,
+        heartbeat_interval=HEARTBEAT_SECONDS,
+        grace_period=DEAD_SECONDS,
         heartbeat_stale_trial_callback=storages.RetryHeartbeatStaleTrialCallback(),
     )
 
@@ -299,7 +299,7 @@ def _database(address: str) -> "optuna.storages.RDBStorage":
             try:
                 return dialect.connect(*arguments, **options)
             except dialect.loaded_dbapi.OperationalError as error:
-                if time.monotonic() - since > ABSENT:
+                if time.monotonic() - since > DATABASE_SECONDS:
                     raise
                 LOG.warning(f"--storage: waiting for the server ({' '.join(str(error).split())})")
                 time.sleep(5)
@@ -331,7 +331,7 @@ def _tried(
 
     while not stop():
         with ExitStack() as choosing:
-            choosing.enter_context(locked(folder, _PATIENCE))
+            choosing.enter_context(locked(folder, LOCK_SECONDS))
             if storage is None:
                 for old in study.get_trials(states=[states.RUNNING]):
                     # A trial whose folder is not locked has no process any more.

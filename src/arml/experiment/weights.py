@@ -34,7 +34,7 @@ from arml.results.files import Json, RunError
 State = Mapping[str, np.ndarray]
 Layer = dict[str, Any]
 """`weight` and `bias`."""
-LEAST = 1e-5
+MIN_SCALE = 1e-5
 """A smaller scale counts as this one: it cannot be divided by."""
 
 
@@ -185,7 +185,7 @@ def _folded(
     """Fold Conv-4's scales into the next layers, in place; returns the head `[positions, channels,
     outputs]` with that of the last."""
     for i, one in enumerate(scales):
-        size = np.maximum(np.abs(one["weight"]), LEAST)
+        size = np.maximum(np.abs(one["weight"]), MIN_SCALE)
         sign = np.where(one["weight"] < 0, -1, 1).astype(np.float32)
         one["bias"] = one["bias"] / size
         kernels[i] |= {part: kernels[i][part] * sign for part in ("weight", "bias")}

@@ -45,12 +45,12 @@ from arml.training.evaluate import Held, score_tasks
 from arml.training.fit import Fitted, OuterOptions, fit, start
 
 SPLIT, FILE = "split.json", "growth.json"
-RATE = 1 / 3
+RATE_FACTOR = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
-MATTERS = {"accuracy": 0.02, "mse": 0.10}
+MAX_LOSS = {"accuracy": 0.02, "mse": 0.10}
 """The largest loss of a known family that the end of its interval may show: accuracy, or a share of
 its error."""
-SHARES = (1.0, 0.75, 0.5, 0.25)
+WEIGHT_SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the way from the old to the new weights, tried in this order."""
 
 
@@ -166,7 +166,7 @@ def _taught(
     # Your own optimiser has another rate by another name.
     own = experiment.outer
     outer = own if isinstance(own, OuterOptions) else OuterOptions()
-    rate = outer.outer_rate * RATE
+    rate = outer.outer_rate * RATE_FACTOR
     return fit(
         teacher.learner, train.of(with_replay(equal_shares(new), teacher.families, replay)),
         steps=steps, outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
@@ -185,7 +185,7 @@ def _accepted(
     """The learner that is written, the share of the way from the old weights to the new ones, and
     the gains on validation tasks."""
     before = _scores(old, held, tasks, "validation")
-    for share in SHARES:
+    for share in WEIGHT_SHARES:
         candidate = between(old, new, share)
         after = _scores(candidate, held, tasks, "validation")
         gains = {name: gain_of(before[name], after[name]) for name in held.families}
@@ -215,7 +215,7 @@ def refusals(
             reasons.append(f"{name} has a score that is not finite")
             continue
         metric = old[name].metric
-        most = MATTERS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
+        most = MAX_LOSS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
         if name in new and mean <= half:
             reasons.append(
                 f"the gain on the new family {name} may be zero ({mean:+.3f} ± {half:.3f})"

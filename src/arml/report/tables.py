@@ -156,11 +156,6 @@ class Row:
         return mean_score([run["score"]["ci95"] for run in self.runs])
 
     @property
-    def over_trainings(self) -> float | None:
-        """The half-width of the interval over trainings; None for one training."""
-        return over_trainings([number_of(run["score"]["mean"]) for run in self.runs])
-
-    @property
     def spread(self) -> float | None:
         """The standard deviation of the runs' means."""
         return spread_of([run["score"]["mean"] for run in self.runs])
@@ -275,36 +270,47 @@ def simple(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def table_of(rows: Sequence[Row], beside: Mapping[str, Sequence[str]] | None = None) -> Table:
-    """The rows of one section; the columns to compare come first. If a row has several trainings, ±
-    is over trainings, and its part over tasks stands beside it. `beside` has the texts of more
-    cells: the heads by the empty name, and those of each row by its name in `labels`."""
+    """The rows of one section; the columns to compare come first. If a row has several trainings,
+    ± is over trainings, and its part over tasks stands beside it.
+
+    `beside` has the texts of more cells: the heads by the empty name, and those of each row by its
+    name in `labels`."""
     first, metric, beside = rows[0].first, rows[0].metric, beside or {}
     families, several = list(first["families"]), any(len(row.runs) > 1 for row in rows)
-    what = METRIC_NAMES[metric]
-    columns: tuple[str, ...] = ("Recipe", f"{what} ± over tasks")
-    if several:
-        columns = ("Recipe", f"{what} ± over trainings", "± over tasks", "Trainings (SD)")
-    columns += (*beside.get("", ()), *families, "Time of a training")
+    what, over = METRIC_NAMES[metric], "trainings" if several else "tasks"
+    more = ("± over tasks", "Trainings (SD)") if several else ()
+    columns = ("Recipe", f"{what} ± over {over}", *more, *beside.get("", ()), *families)
     lines = []
     for name, row in zip(labels(rows), rows, strict=True):
-        seeds, seconds = len(row.runs), fmean(run["seconds"] for run in row.runs)
-        texts = [interval(row.mean, row.over_trainings if several else row.ci95, metric)]
-        if several:
-            spread = f" ({number(row.spread, metric)})" if seeds > 1 else ""
-            texts += [f"± {number(row.ci95, metric)}", f"{seeds}{spread}"]
+        means = [number_of(run["score"]["mean"]) for run in row.runs]
+        texts = list(training_cells(row.mean, means, row.ci95, metric))
+        if not several:
+            texts = [interval(row.mean, row.ci95, metric)]
         texts += [*beside.get(name, ()), *map(row.family, families)]
-        texts += [f"{row.first['steps']:,} steps, {duration(seconds)}"]
+        seconds = duration(fmean(run["seconds"] for run in row.runs))
+        texts += [f"{row.first['steps']:,} steps, {seconds}"]
         kinds = ("score", *[""] * (len(texts) - 1))
         lines.append(Line(name, tuple(map(Cell, texts, kinds))))
     if (floor := floor_of(rows)) is not None:
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
     for name, score in simple(rows).items():
         lines.append(Line(f"{name}, no meta-training", (Cell(score),), kind="simple"))
-    steps = sorted({row.first["inner_steps"] for row in rows})
+    steps = " or ".join(map(str, sorted({row.first["inner_steps"] for row in rows})))
     return Table(
-        f"Mean ± 95% interval over {'trainings' if several else 'tasks'}",
-        columns,
+        f"Mean ± 95% interval over {over}",
+        (*columns, "Time of a training"),
         tuple(lines),
-        f"{what} on {first['score']['n']:,} {first['split']} tasks, "
-        f"{' or '.join(map(str, steps))} inner steps. {first['protocol']}".strip(),
+        f"{what} on {first['score']['n']:,} {first['split']} tasks, {steps} inner steps. "
+        f"{first['protocol']}".strip(),
     )
+
+
+def training_cells(
+    mean: float | None, means: Sequence[float], over_tasks: float | None, metric: str
+) -> tuple[str, str, str]:
+    """The mean of some trainings with its interval over trainings, the interval over tasks, and
+    their number with the standard deviation of their means, as text."""
+    sd = spread_of([one if math.isfinite(one) else None for one in means])
+    spread = f" ({number(sd, metric)})" if len(means) > 1 else ""
+    whole = interval(mean, over_trainings(means), metric)
+    return whole, f"± {number(over_tasks, metric)}", f"{len(means)}{spread}"

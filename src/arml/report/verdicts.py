@@ -20,12 +20,11 @@ from arml.report.tables import (
     Line,
     Table,
     grid,
-    interval,
     latex,
     markdown,
-    number,
     spread_of,
     texts,
+    training_cells,
 )
 from arml.results.comparisons import (
     SEEDS,
@@ -145,12 +144,10 @@ def score_head(metric: str) -> tuple[str, str, str]:
 
 
 def score_cells(some: Sequence[Scores]) -> tuple[str, str, str]:
-    """The mean of some trainings with its interval over trainings, the interval over tasks, and
-    their number with the standard deviation of their means, as text."""
+    """The cells of some trainings, as text; the interval over tasks is that of the scores averaged
+    over trainings."""
     means, metric = [scores.mean for scores in some], some[0].metric
-    spread = "" if (sd := spread_of(means)) is None else f" ({number(sd, metric)})"
-    tasks = f"± {number(over_tasks(some), metric)}"
-    return interval(fmean(means), over_trainings(means), metric), tasks, f"{len(some)}{spread}"
+    return training_cells(fmean(means), means, over_tasks(some), metric)
 
 
 def difference(found: Comparison) -> str:

@@ -39,12 +39,12 @@ from scipy.special import stdtr, stdtrit
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
 
-_LEVEL = 0.05
+SIGNIFICANCE = 0.05
 """Below this adjusted p-value a difference counts."""
 SEEDS = 5
 """A p-value needs as many training runs of each method; fewer give an indication."""
 UNCLEAR = "cannot tell"
-CHANCE, FEW, FAILED = "may be chance", "too few trainings", "a training failed"
+MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
 """Why the data cannot tell."""
 
 
@@ -93,7 +93,7 @@ class Comparison:
     @property
     def counts(self) -> bool:
         """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < _LEVEL
+        return self.mean is not None and self.adjusted is not None and self.adjusted < SIGNIFICANCE
 
     @property
     def ahead(self) -> float | None:
@@ -113,17 +113,17 @@ class Comparison:
     def why(self) -> str:
         """Why the data cannot tell; empty if they can."""
         if any(self.failed):
-            return FAILED
+            return RUN_FAILED
         if self.mean is not None and min(self.runs) < SEEDS:
-            return FEW
-        return "" if self.counts else CHANCE
+            return TOO_FEW
+        return "" if self.counts else MAY_BE_CHANCE
 
     @property
     def indicates(self) -> str:
         """`better` or `worse`, of a, if there are too few trainings for a verdict, and the interval
         excludes no difference; empty otherwise."""
         ahead, half = self.ahead, self.ci95
-        if self.why != FEW or ahead is None or half is None or abs(ahead) <= half:
+        if self.why != TOO_FEW or ahead is None or half is None or abs(ahead) <= half:
             return ""
         return "better" if ahead > 0 else "worse"
 

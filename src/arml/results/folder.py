@@ -118,8 +118,9 @@ def read_run(folder: Path | str) -> RunFiles:
     folder = Path(folder)
     result, explain = folder / "result.json", folder / "explain" / "explain.json"
     return RunFiles(
-        folder, read_config(folder), read_metrics(folder / "metrics.jsonl"), read_result(result) if
-        result.exists() else None, read_json(explain) if explain.exists() else None,
+        folder, read_config(folder), read_metrics(folder / "metrics.jsonl"),
+        read_result(result) if result.exists() else None,
+        read_json(explain) if explain.exists() else None,
     )  # fmt: skip
 
 

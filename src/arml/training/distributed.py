@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-_SILENT = 30
+DEAD_SECONDS = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
 COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
@@ -67,12 +67,10 @@ class Processes:
         if jax.distributed.is_initialized():
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        named = bool(self.coordinator)
+        named = (self.coordinator, self.processes, self.process) if self.coordinator else ()
+        seconds = {f"{name}_timeout_seconds": DEAD_SECONDS for name in ("heartbeat", "shutdown")}
         try:
-            jax.distributed.initialize(
-                self.coordinator or None, self.processes if named else None, self.process if named
-                else None, heartbeat_timeout_seconds=_SILENT, shutdown_timeout_seconds=_SILENT,
-            )  # fmt: skip
+            jax.distributed.initialize(*named, **seconds)
         except (ValueError, RuntimeError) as error:
             raise ValueError(
                 f"the processes did not find each other ({' '.join(str(error).split())[:200]}): "

@@ -120,7 +120,10 @@ class Given(Options):
         return made
 
 
-TAKEN = {"momentum": ("rmsprop", "sgd"), "weight_decay": ("adamw", "lamb", "lion", "nadamw")}
+OPTIMISERS_WITH = {
+    "momentum": ("rmsprop", "sgd"),
+    "weight_decay": ("adamw", "lamb", "lion", "nadamw"),
+}
 """The optimisers that take an option."""
 
 
@@ -165,7 +168,9 @@ class OuterOptions(Options):
         import optax  # here, so that programs that only predict do not import it
 
         check_options(self)  # else a wrong name would be an error of Optax
-        own = {name: getattr(self, name) for name in TAKEN if getattr(self, name) is not None}
+        own = {
+            name: getattr(self, name) for name in OPTIMISERS_WITH if getattr(self, name) is not None
+        }
         chain = [
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
             getattr(optax, self.optimiser)(self.rate(steps), **own),
@@ -201,7 +206,7 @@ class OuterOptions(Options):
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        for name, known in TAKEN.items():
+        for name, known in OPTIMISERS_WITH.items():
             if getattr(self, name) is not None and self.optimiser not in known:
                 raise ValueError(
                     f"the optimiser {self.optimiser} has no {name}: leave it out, or choose "
@@ -265,7 +270,7 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
 
 
 Precision = Literal["float32", "bfloat16"]
-DROPS = 1
+DROP_STREAM = 1
 """Folded into a task's key: its learner drops numbers by another key than it adapts with."""
 
 
@@ -303,7 +308,7 @@ def make_step(
             )
 
             def loss(task: Task, key: Array) -> Array:
-                dropping = with_drops(learner, jax.random.fold_in(key, DROPS))
+                dropping = with_drops(learner, jax.random.fold_in(key, DROP_STREAM))
                 found: Array = dropping.meta_loss(task, key=key)
                 return found.astype(jnp.float32)
 
@@ -471,7 +476,7 @@ class Moment(NamedTuple):
         return _copied(self.state.learner)
 
 
-SLOW = 0.5
+SLOW_STEP_SECONDS = 0.5
 """Seconds of a step from which on steps are shown one by one."""
 Callback = Callable[[Moment], bool | None]
 """Called after each interval; a training ends early where one returns True."""
@@ -525,8 +530,8 @@ def intervals(
     scoring: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generator[Moment]:
     """Train from `state` to the step `options.steps`, one interval at a time. After every step that
-    takes longer than `SLOW`, `each` gets its number and the mean loss of the interval so far; the
-    interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
+    takes longer than `SLOW_STEP_SECONDS`, `each` gets its number and the mean loss of the interval
+    so far; the interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
     their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
@@ -550,7 +555,7 @@ def intervals(
                 _check_finite(records, done, train, keys, options.outer)
             done += len(records.loss)
             losses.append(records.loss)
-            if alone and time.monotonic() - since > SLOW:
+            if alone and time.monotonic() - since > SLOW_STEP_SECONDS:
                 stopped = each(done, float(np.mean(np.concatenate(losses)))) is True
         record: dict[str, float | None] = {"loss": float(np.mean(np.concatenate(losses)))}
         every = options.validate_every
