@@ -531,8 +531,8 @@ def intervals(
 ) -> Generator[Moment]:
     """Train from `state` to the step `options.steps`, one interval at a time. After every step that
     takes longer than `SLOW_STEP_SECONDS`, `each` gets its number and the mean loss of the interval
-    so far; the interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
-    their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
+    so far; the interval ends there if it returns True. `scoring` gets the validation tasks that are
+    scored, and their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
     train, validation, state = everywhere(mesh, (train, validation, state))
