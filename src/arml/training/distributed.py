@@ -68,9 +68,12 @@ class Processes:
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         named = (self.coordinator, self.processes, self.process) if self.coordinator else ()
-        seconds = {f"{name}_timeout_seconds": DEAD_SECONDS for name in ("heartbeat", "shutdown")}
         try:
-            jax.distributed.initialize(*named, **seconds)
+            jax.distributed.initialize(
+                *named,
+                heartbeat_timeout_seconds=DEAD_SECONDS,
+                shutdown_timeout_seconds=DEAD_SECONDS,
+            )
         except (ValueError, RuntimeError) as error:
             raise ValueError(
                 f"the processes did not find each other ({' '.join(str(error).split())[:200]}): "
