@@ -171,8 +171,8 @@ def test_the_guide_of_research_runs(tmp_path, monkeypatch):
     with inside(tmp_path):
         carried_out(ROOT / "docs" / "research.md", FEW)
     for log in (
-        loggers["tensorboardX"].SummaryWriter.return_value.add_scalar,
-        loggers["wandb"].init.return_value.log,
+        loggers["tensorboardX"].SummaryWriter.return_value.__enter__.return_value.add_scalar,
+        loggers["wandb"].init.return_value.__enter__.return_value.log,
         loggers["mlflow"].log_metrics,
     ):
         assert log.call_count > 1

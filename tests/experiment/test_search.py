@@ -167,7 +167,7 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
             watch(step, {"validation": score})
             if stop():
                 break
-        return step
+        return SimpleNamespace(last=step)
 
     monkeypatch.setattr(search, "run", train)
     ended = tune(TINY, space(("algorithm.inner_rate=0.001",), TINY), tmp_path, trials=7)
@@ -188,7 +188,7 @@ def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
     def train(experiment, place, *, watch, stop):
         scored.append((place.name, experiment.algorithm.inner_rate))
         watch(20, {"validation": 1.0})
-        return 20
+        return SimpleNamespace(last=20)
 
     monkeypatch.setattr(search, "run", train)
     options, storage = space(("algorithm.inner_rate=0.001..0.1",), TINY), storage

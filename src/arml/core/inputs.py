@@ -34,10 +34,6 @@ class Form:
     near: ClassVar[float] = 0.0
     """Two inputs are copies if their distance is below this share of the median distance."""
 
-    def keep(self, learner: object, folder: Path | str) -> None:
-        """Write a trained learner of such inputs as a folder: see `arml.Inputs.keep`."""
-        raise NotImplementedError
-
     @property
     def options_class(self) -> type["Form"]:
         """The class that was registered."""
@@ -92,3 +88,9 @@ def _own(name: str) -> Form:
 
 INPUTS = _Kinds("inputs", _named)
 """All kinds of inputs."""
+
+
+def write_folder(learner: object, folder: Path | str) -> None:
+    """Write a trained learner as a folder to share: see `arml.FewShotLearner.save`."""
+    point = EntryPoint("learner", "arml.predict.learner:FewShotLearner", "arml.inputs")
+    point.load().of(learner).save(folder)

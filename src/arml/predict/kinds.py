@@ -181,11 +181,6 @@ class Inputs(Form):
 
     # Learners.
 
-    def keep(self, learner: object, folder: Path | str) -> None:
-        from arml.predict.learner import FewShotLearner
-
-        FewShotLearner.of(learner).save(folder)
-
     def learner(self, model: Path | str | None = None, **options: object) -> TaskLearner | None:
         """Its learner; None for the usual one: see `arml.predict.encoded`."""
         if model is not None or options:

@@ -67,10 +67,12 @@ class Processes:
         if jax.distributed.is_initialized():
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        named = (self.coordinator, self.processes, self.process) if self.coordinator else ()
+        named = bool(self.coordinator)
         try:
             jax.distributed.initialize(
-                *named,
+                self.coordinator or None,
+                self.processes if named else None,
+                self.process if named else None,
                 heartbeat_timeout_seconds=DEAD_SECONDS,
                 shutdown_timeout_seconds=DEAD_SECONDS,
             )

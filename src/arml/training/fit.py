@@ -44,7 +44,7 @@ from arml.core.checks import (
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent
-from arml.core.inputs import INPUTS
+from arml.core.inputs import write_folder
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
@@ -616,7 +616,7 @@ class Fitted:
         """Write the learner as a folder to share, which `arml.load` and `arml adapt` read. It holds
         no data. **Raises** `RunError` if it cannot be written, and `ValueError` for a learner that
         `arml.build` did not make."""
-        INPUTS.known(self.problem.inputs).keep(self, folder)
+        write_folder(self, folder)
 
     def __repr__(self) -> str:
         last = self.history[-1] if self.history else {}
