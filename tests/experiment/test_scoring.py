@@ -122,7 +122,7 @@ def test_a_run_is_scored_and_kept_from_python_as_by_the_command(tmp_path, comman
     assert other.mean != scores.mean
     for wrong, said in (
         (lambda: arml.evaluate(run, n=6, ways=3), "the tasks of regression2d/maml have no option"),
-        (lambda: arml.evaluate(run, n=0), "n must be at least 1, got 0"),
+        (lambda: arml.evaluate(run, n=0), "tasks must be at least 1, got 0"),
         (lambda: arml.evaluate(run, n=6, shots=0), "shots must be 1 or more, got 0"),
         (lambda: arml.evaluate(run.learner, n=6), "expected tasks, got none"),
         (lambda: arml.evaluate(run.learner, run.tasks(), 6, shots=3), "have no option shots"),

@@ -135,6 +135,8 @@ def evaluate_run(
     """Score a run on the first `tasks` tasks of a split of its own: see `evaluate`. `shape` are
     `ways`, `shots` or `queries` that are not those of the training; `simple` says to score simple
     classifiers, too. **Raises** `RunError` for a folder that is not a run or is damaged."""
+    if tasks < 1:
+        raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
     run = run if isinstance(run, Run) else Run(run)
     if shape:
         run, learner = Run(run.folder), run.learner  # with tasks of its own
