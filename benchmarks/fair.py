@@ -34,7 +34,7 @@ from arml.results.scores import Scores
 from arml.tasks.mixture import mixture
 from arml.tasks.options import StarterOptions
 from arml.tasks.splits import Splits
-from arml.training.evaluate import evaluate
+from arml.training.evaluate import score_tasks
 from common import HERE, machine, replace_block, write
 from conflict import QUESTIONS, ConflictOptions
 
@@ -149,7 +149,7 @@ def validated(training: Training, runs: Path, tasks: int) -> dict[str, Any]:
     """Train, and score on validation tasks of all its families."""
     made = trained(training, runs)
     splits = tasks_of(training, training.families)
-    score = evaluate(made.learner, splits, n=tasks, split="validation", progress=False)
+    score = score_tasks(made.learner, splits, n=tasks, split="validation", progress=False)
     return {"validation": score.mean, "seconds": made.seconds, "steps": made.step}
 
 
@@ -158,7 +158,7 @@ def tested(training: Training, runs: Path, tasks: int) -> dict[str, Any]:
     learner, test = trained(training, runs).learner, {}
     for family in training.families:
         splits = tasks_of(training, (family,))
-        values = evaluate(learner, splits, n=tasks, progress=False).values
+        values = score_tasks(learner, splits, n=tasks, progress=False).values
         test[family] = " ".join(f"{value:.4f}".rstrip("0") for value in values)
     return {"test": test}
 

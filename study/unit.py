@@ -52,7 +52,7 @@ def carry_out(unit: Unit, out: Path, stopping: Callable[[], bool] = lambda: Fals
     def timed(step: int, record: Any) -> None:
         clock.append((step, time.process_time()))
 
-    if arml.run(experiment, folder, stop=stopping, watch=timed) < experiment.steps:
+    if arml.run(experiment, folder, stop=stopping, watch=timed).last < experiment.steps:
         return False
     paces = [
         (after - before) / (step - at)

@@ -23,6 +23,7 @@ from .experiment.recipes import build as build
 from .experiment.recipes import recipe as recipe
 from .experiment.running import Run as Run
 from .experiment.running import run as run
+from .experiment.scoring import evaluate as evaluate
 from .nn.networks import network as network
 from .predict.base import Predictor as Predictor
 from .predict.base import TaskLearner as TaskLearner
@@ -38,7 +39,6 @@ from .report.verdicts import compare as compare
 from .results.comparisons import Comparison as Comparison
 from .results.scores import Scores as Scores
 from .tasks.splits import Splits as Splits
-from .training.evaluate import evaluate as evaluate
 from .training.fit import Fitted as Fitted
 from .training.fit import OuterOptions as OuterOptions
 from .training.fit import fit as fit

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from arml.datasets.splits import part_sizes
-from arml.experiment.choose import SHORT, choose, paced
+from arml.experiment.choose import SHORT_MINUTES, choose, paced
 from arml.experiment.recipes import recipe
 from arml.nn.networks import MLPOptions
 from arml.results.folder import read_run
@@ -50,7 +50,9 @@ def test_what_is_fixed_is_not_chosen(tmp_path):
 
 def test_a_short_training_has_smaller_steps(tmp_path):
     data = [str(pictures(tmp_path / "birds", 0, counts=[12] * 12))]
-    long, short = (choose(data, minutes=minutes)[0] for minutes in (SHORT, SHORT - 0.01))
+    long, short = (
+        choose(data, minutes=minutes)[0] for minutes in (SHORT_MINUTES, SHORT_MINUTES - 0.01)
+    )
     assert (long.batch, short.batch) == (4, 2)
     # Validations come after equally many tasks.
     assert long.batch * long.validate_every == short.batch * short.validate_every == 800

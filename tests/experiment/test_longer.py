@@ -25,7 +25,7 @@ def with_outer(**options):
 def test_a_run_of_a_constant_rate_goes_on_as_if_it_had_been_longer(tmp_path):
     arml.run(MADE, tmp_path / "whole", steps=40)
     arml.run(MADE, tmp_path / "longer")
-    assert arml.run(MADE, tmp_path / "longer", steps=40) == 40
+    assert arml.run(MADE, tmp_path / "longer", steps=40).last == 40
     whole, longer = (arml.Run(tmp_path / name) for name in ("whole", "longer"))
     same(longer.state, whole.state)
     assert longer.metrics == whole.metrics
@@ -48,7 +48,7 @@ def test_a_schedule_that_more_steps_change_needs_a_word(outer, said, tmp_path):
     arml.run(made, tmp_path)
     with pytest.raises(ValueError, match=f"{said}. Give --extend"):
         arml.run(made, tmp_path, steps=40)
-    assert arml.run(made, tmp_path, steps=40, extend=True) == 40
+    assert arml.run(made, tmp_path, steps=40, extend=True).last == 40
 
 
 def test_the_command_goes_on_where_more_steps_are_given(tmp_path, command):
@@ -77,8 +77,8 @@ def test_the_best_score_and_those_after_it(scores, falls, best, later):
 def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
     # At this rate the scores soon get worse.
     made = dataclasses.replace(with_outer(outer_rate=1.0), steps=40, patience=2, keep="best")
-    reached = arml.run(made, tmp_path / "run")
-    assert arml.run(made, tmp_path / "run") == reached < 40
+    reached = arml.run(made, tmp_path / "run").last
+    assert arml.run(made, tmp_path / "run").last == reached < 40
     run, best = arml.Run(tmp_path / "run"), reached - 10
     assert (run.step, run.last, run.is_over) == (best, reached, True)
     scores = {row["step"]: row["validation"] for row in run.metrics if "validation" in row}
@@ -125,12 +125,14 @@ def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch, alone):
     monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "logger_of_a_test.py"))
     (tmp_path / "logger_of_a_test.py").write_text(PLUGIN.replace("\\\\n", "\\n"))
     seen = []
-    assert arml.run(MADE, tmp_path / "run", callbacks=[lambda now: seen.append(now.step)]) == 10
+    assert (
+        arml.run(MADE, tmp_path / "run", callbacks=[lambda now: seen.append(now.step)]).last == 10
+    )
     assert seen == [5, 10]
     assert [row["step"] for row in read_metrics(tmp_path / "run" / "log.jsonl")] == [5, 10]
     run = arml.Run(tmp_path / "run")
     assert (run.chosen, run.is_over) == ("the last step, 10 of 20", True)
-    assert arml.run(MADE, tmp_path / "run") == 10
+    assert arml.run(MADE, tmp_path / "run").last == 10
     assert seen == [5, 10]
     arml.run(MADE, tmp_path / "run", stop=lambda: True, extend=True)
     assert (arml.Run(tmp_path / "run").last, arml.Run(tmp_path / "run").is_over) == (15, False)

@@ -94,7 +94,7 @@ def test_a_stopped_run_resumes_bit_for_bit(whole, tmp_path, monkeypatch, capsys)
 
 
 def test_slow_steps_are_shown_one_by_one_and_a_stop_saves_within_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("arml.training.fit.SLOW", -1.0)
+    monkeypatch.setattr("arml.training.fit.SLOW_STEP_SECONDS", -1.0)
     slow = ["--no-scan", "--steps", "20"]
     assert train(tmp_path / "whole", *slow) == 0
     with monkeypatch.context() as patch:

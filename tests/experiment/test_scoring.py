@@ -1,5 +1,6 @@
 """The conditions of a score in words; and the classifiers that need no meta-training."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import arml
 from arml.core.episodes import Problem
 from arml.experiment.contract import Blobs
 from arml.experiment.recipes import build, recipe
@@ -23,7 +25,9 @@ from arml.tasks.functions import functions_2d
 from arml.tasks.options import FunctionsOptions
 from arml.tasks.splits import splits_of
 from arml.training.evaluate import split_keys
+from small import experiment, one_line
 
+pytestmark = pytest.mark.usefixtures("optax_promotes")
 PROBLEM = Problem("classification", (6,), 3, 2, 4)
 
 
@@ -91,3 +95,66 @@ def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
     assert found[FLOOR]["n"] == 6
     line = FunctionsOptions().build(Path())
     assert simple_scores(splits_of(line).test, 6, split="test", chunk=3) == {}
+
+
+SMALL = {"steps": 4, "batch": 2, "interval": 4, "validation_tasks": 4}
+
+
+def test_a_run_is_scored_and_kept_from_python_as_by_the_command(tmp_path, command):
+    made = experiment()
+    run = arml.run(made, tmp_path / "run")
+    assert (run.last, int(run)) == (20, 20) == (arml.Run(tmp_path / "run").last,) * 2
+    other = arml.evaluate(run, n=6, split="validation")
+    fewer = arml.evaluate(run, n=6, shots=3)
+    assert run.result is None  # only scores as in the training are kept
+    scores = arml.evaluate(run, n=6)
+    assert run.scores.values == pytest.approx(scores.values)
+    kept = (run.folder / "result.json").read_bytes()
+    assert json.loads(command("evaluate", run.folder, "--tasks 6 --shots 3 --json")[0])["score"][
+        "mean"
+    ] == pytest.approx(fewer.mean)
+    assert (run.folder / "result.json").read_bytes() == kept
+    command("evaluate", run.folder, "--tasks 6")
+    assert (run.folder / "result.json").read_bytes() == kept
+    # The same without the folder: a learner on the options of its tasks.
+    again = arml.evaluate(run.learner, made.tasks, 6, shots=3)
+    assert again.values == pytest.approx(fewer.values)
+    assert other.mean != scores.mean
+    for wrong, said in (
+        (lambda: arml.evaluate(run, n=6, ways=3), "the tasks of regression2d/maml have no option"),
+        (lambda: arml.evaluate(run, n=0), "tasks must be at least 1, got 0"),
+        (lambda: arml.evaluate(run, n=6, shots=0), "shots must be 1 or more, got 0"),
+        (lambda: arml.evaluate(run.learner, n=6), "expected tasks, got none"),
+        (lambda: arml.evaluate(run.learner, run.tasks(), 6, shots=3), "have no option shots"),
+    ):
+        with pytest.raises(ValueError, match=one_line(said)):
+            wrong()
+
+
+def test_a_run_of_splits_opens_without_their_data(tmp_path, command):
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(120, 6)).astype(np.float32), np.arange(120) // 10
+    shape = {"ways": 2, "shots": 2, "queries": 2}
+    splits = arml.Splits.of_classes(data, **shape)
+    run = arml.run("protonet", tmp_path / "run", tasks=splits, **SMALL)
+    assert run.splits.test.identity() == splits.test.identity()
+    assert run.splits.sources == splits.sources
+    fitted = arml.fit(arml.build("protonet", splits), splits, **{**SMALL, "chunk": 16})
+    assert arml.evaluate(run, n=4).values == pytest.approx(
+        arml.evaluate(fitted, splits, 4).values, abs=1e-6
+    )
+    command("evaluate", run.folder, "--tasks 4")
+    assert arml.run("protonet", run.folder, tasks=splits, **SMALL).last == 4
+    with pytest.raises(ValueError, match=one_line("holds another run")):
+        arml.run(
+            "protonet", run.folder, tasks=arml.Splits.of_classes(data, seed=1, **shape), **SMALL
+        )
+    (run.folder / "tasks.safetensors").unlink()
+    with pytest.raises(ValueError, match="expected a file"):
+        arml.Run(run.folder).tasks()
+    # The learner alone is shared without them.
+    fitted.save(tmp_path / "learner")
+    shared = arml.load(tmp_path / "learner")
+    x, y = splits_of(splits).test.sample(jax.random.key(0)).support
+    ours, theirs = (arml.adapt(one, x, y).predict_proba(x) for one in (fitted, shared))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)

@@ -132,6 +132,10 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     assert best["command"] in said
     assert f"--algorithm.inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
     assert "--steps" not in best["command"]
+    # A rate of 20 steps may not suit 70,000: both commands stand there, and what each trains.
+    assert "trains all 70,000 steps with options that were found in 20" in said
+    assert best["short"] in said
+    assert "--steps 20" in best["short"]
     # Nothing is left to do.
     command(words)
     other = words.replace("=0.01,0.001", "=0.01,0.002")
@@ -163,7 +167,7 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
             watch(step, {"validation": score})
             if stop():
                 break
-        return step
+        return SimpleNamespace(last=step)
 
     monkeypatch.setattr(search, "run", train)
     ended = tune(TINY, space(("algorithm.inner_rate=0.001",), TINY), tmp_path, trials=7)
@@ -177,14 +181,14 @@ def test_a_trial_that_falls_behind_is_ended(tmp_path, monkeypatch):
 def test_a_trial_of_a_dead_process_is_taken_up_and_one_of_a_live_process_is_not(
     storage, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(search, "SILENT", 1)
-    monkeypatch.setattr(search, "BEAT", 1)
+    monkeypatch.setattr(search, "DEAD_SECONDS", 1)
+    monkeypatch.setattr(search, "HEARTBEAT_SECONDS", 1)
     scored = []
 
     def train(experiment, place, *, watch, stop):
         scored.append((place.name, experiment.algorithm.inner_rate))
         watch(20, {"validation": 1.0})
-        return 20
+        return SimpleNamespace(last=20)
 
     monkeypatch.setattr(search, "run", train)
     options, storage = space(("algorithm.inner_rate=0.001..0.1",), TINY), storage

@@ -27,7 +27,7 @@ from arml.nn.networks import MLPOptions
 from arml.results.files import RunError, read_json, write_json
 from arml.tasks.functions import FAMILY_NAMES, functions_2d
 from arml.training import checkpoint
-from arml.training.evaluate import concatenated, evaluate, looks
+from arml.training.evaluate import concatenated, looks, score_tasks
 
 VERTICES, TASKS = 5, 60
 KEPT = jnp.arange(1, VERTICES)
@@ -73,7 +73,7 @@ def learner(options):
 def losses(run, changed):
     """What each task loses by a change of the run's learner."""
     scored = [
-        evaluate(one, run.splits.test, split="test", n=TASKS, chunk=25)
+        score_tasks(one, run.splits.test, split="test", n=TASKS, chunk=25)
         for one in (changed, run.learner)
     ]
     return scored[0].values - scored[1].values, scored[0].families

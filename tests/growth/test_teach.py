@@ -63,7 +63,7 @@ def test_a_run_grows_and_stays_as_it_was(place, grow, command):
     assert list(found["before"]) == list(found["after"]) == ["birds", "cards"]
     assert digests(place / "run") == before
     assert re.search(r"training: \d+ steps of 1 tasks, 50% of known families; ", said)
-    assert re.search(r"\(\d+ s in all\)", said)
+    assert re.search(r"\(\d+ (s|min) in all\)", said)
     kept = read_json(out / "growth.json")
     assert kept["records"] == []
     outcome = kept["outcome"]

@@ -9,7 +9,7 @@ import pytest
 
 from arml.core.episodes import Examples
 from arml.tasks.functions import PRIOR_HIGH, PRIOR_LOW, evaluate_family, functions_2d
-from arml.training.evaluate import evaluate
+from arml.training.evaluate import score_tasks
 from study.bayes import _conditional, posterior
 from study.floor import BayesOptimal, Options, measure
 
@@ -169,5 +169,5 @@ def test_measure_writes_the_score_of_the_evaluation(tmp_path):
     written = measure(Options(out=tmp_path / "floor.json", tasks=30, draws=128))
     assert json.loads((tmp_path / "floor.json").read_text()) == json.loads(json.dumps(written))
     tasks = functions_2d()
-    scores = evaluate(BayesOptimal(tasks, draws=128), tasks, split="test", n=30, chunk=30)
+    scores = score_tasks(BayesOptimal(tasks, draws=128), tasks, split="test", n=30, chunk=30)
     assert written["score"]["mean"] == pytest.approx(scores.values.mean(), rel=1e-3)

@@ -115,9 +115,9 @@ def test_verdicts():
     low, high = row("b", near), row("w", far)
     assert judged(low, high) == ("holds", "")
     assert judged(row("b", far), row("w", near)) == ("does not hold", "")
-    assert judged(low, row("w", near[::-1])) == ("cannot tell", comparisons.CHANCE)
-    assert judged(row("b", near[:3]), high) == ("cannot tell", comparisons.FEW)
-    assert judged(low, row("w", far, failures=1)) == ("cannot tell", comparisons.FAILED)
+    assert judged(low, row("w", near[::-1])) == ("cannot tell", comparisons.MAY_BE_CHANCE)
+    assert judged(row("b", near[:3]), high) == ("cannot tell", comparisons.TOO_FEW)
+    assert judged(low, row("w", far, failures=1)) == ("cannot tell", comparisons.RUN_FAILED)
     # More is no better: tested against the smallest gain that matters.
     assert judged(low, high, equal=True) == ("holds", "")
     assert judged(row("b", far), row("w", near), equal=True) == ("does not hold", "")

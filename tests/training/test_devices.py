@@ -29,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("optax_promotes")
 def test_one_device_then_four_make_the_run_that_one_makes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(EXPERIMENT, whole)
-    assert run(EXPERIMENT, parts, stop=lambda: True) == 10
-    assert run(EXPERIMENT, parts, devices=4) == STEPS
+    assert run(EXPERIMENT, parts, stop=lambda: True).last == 10
+    assert run(EXPERIMENT, parts, devices=4).last == STEPS
     one, several = Run(whole).metrics, Run(parts).metrics
     assert [row.keys() for row in one] == [row.keys() for row in several]
     for a, b in zip(one, several, strict=True):
@@ -38,7 +38,7 @@ def test_one_device_then_four_make_the_run_that_one_makes(tmp_path):
     ends = (eqx.filter(Run(folder).learner, eqx.is_array) for folder in (whole, parts))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), *ends)
 
-    alone, shared = (evaluate_run(parts, tasks=10, devices=devices).scores for devices in (1, 4))
+    alone, shared = (evaluate_run(parts, tasks=10, mesh=mesh_of(n)).scores for n in (1, 4))
     np.testing.assert_allclose(alone.values, shared.values, rtol=1e-5)
     np.testing.assert_array_equal(alone.families, shared.families)
 

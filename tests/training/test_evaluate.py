@@ -9,7 +9,7 @@ from arml.algorithms.maml import MAMLOptions
 from arml.core.losses import accuracy, cross_entropy, mse
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
-from arml.training.evaluate import SPLIT_SEEDS, evaluate
+from arml.training.evaluate import SPLIT_SEEDS, score_tasks
 
 TASKS = functions_2d(shots=4, queries=3)
 
@@ -22,7 +22,7 @@ def learner(seed: int = 0):
 
 @pytest.fixture(scope="module")
 def scores():
-    return evaluate(learner(), TASKS, split="test", n=10, chunk=4)
+    return score_tasks(learner(), TASKS, split="test", n=10, chunk=4)
 
 
 def test_each_score_is_the_error_on_its_own_task(scores):
@@ -42,23 +42,23 @@ def test_each_score_is_the_error_on_its_own_task(scores):
 
 
 def test_neither_the_number_of_tasks_nor_the_chunk_changes_a_score(scores):
-    fewer = evaluate(learner(), TASKS, split="test", n=6, chunk=4)
+    fewer = score_tasks(learner(), TASKS, split="test", n=6, chunk=4)
     np.testing.assert_array_equal(fewer.values, scores.values[:6])
-    other = evaluate(learner(), TASKS, split="test", n=10, chunk=10)
+    other = score_tasks(learner(), TASKS, split="test", n=10, chunk=10)
     np.testing.assert_allclose(other.values, scores.values, rtol=1e-4)
 
 
 def test_learners_are_scored_on_the_same_tasks_and_splits_differ(scores):
-    other = evaluate(learner(seed=1), TASKS, split="test", n=8, chunk=4)
+    other = score_tasks(learner(seed=1), TASKS, split="test", n=8, chunk=4)
     np.testing.assert_array_equal(other.families, scores.families[:8])
     assert not np.any(other.values == scores.values[:8])
-    validation = evaluate(learner(), TASKS, split="validation", n=8, chunk=4)
+    validation = score_tasks(learner(), TASKS, split="validation", n=8, chunk=4)
     assert not np.any(validation.values == scores.values[:8])
 
 
 def test_progress_is_told():
     seen = []
-    evaluate(learner(), TASKS, split="test", n=6, chunk=4, watch=lambda *now: seen.append(now))
+    score_tasks(learner(), TASKS, split="test", n=6, chunk=4, watch=lambda *now: seen.append(now))
     assert seen == [(4, 6), (6, 6)]
 
 

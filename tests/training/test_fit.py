@@ -91,8 +91,15 @@ def test_any_optimiser_of_optax_trains():
     close(own, fit(falling), rtol=1e-5)
     decayed = OuterOptions(outer_rate=0.1, optimiser="adamw", weight_decay=0.5)
     same(fit(optax.adamw(0.1, weight_decay=0.5)), fit(decayed))
-    for wrong, said in ((3, "int"), (optax.adamw, "adamw")):
-        with pytest.raises(ValueError, match=rf"optimiser of Optax with its rate, .* got {said}"):
+    for wrong, said in (
+        (3, "with its rate, .* got int"),
+        (optax.adamw, "with its rate, .* got adamw"),
+        (
+            optax.MultiSteps(optax.sgd(0.1), 2),
+            r"got optax.MultiSteps: .*gradient_transformation\(\)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=rf"optimiser of Optax.* {said}"):
             fit(wrong)
 
 

@@ -112,7 +112,7 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     with Display(Console(stderr=True), "loading and compiling") as display:
         from arml.experiment.scoring import evaluate_run, keep, kept_scores
         from arml.results.comparisons import compare_two
-        from arml.training.devices import own_cores
+        from arml.training.devices import mesh_of, own_cores
 
         def scored(run: Path, *, simple: bool) -> "Scored":
             # A comparison can use the scores of an earlier call.
@@ -120,13 +120,9 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
             if known is not None:
                 return known
             found = evaluate_run(
-                run,
-                **settings,
-                shape=shape,
-                devices=own_cores(),
-                simple=simple,
+                run, **settings, shape=shape, mesh=mesh_of(own_cores()), simple=simple,
                 watch=partial(display.show, "scoring tasks"),
-            )
+            )  # fmt: skip
             if keeps:
                 keep(found)
             return found

@@ -126,8 +126,7 @@ class Training:
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
     def idle(self) -> str:
-        """Why nothing is lost if the program ends at once: only compilation, which cannot be
-        interrupted in another way. Empty if work would be lost."""
+        """Why nothing is lost if the program ends at once, in compilation; empty otherwise."""
         saved = f"saved at step {self.reached:,}" if self.reached else "no step is done"
         return "" if self.saves else f"stopped; {saved}"
 
@@ -163,15 +162,9 @@ def _train(
 
     with stop.listening(), display:
         reached = run(
-            experiment,
-            folder,
-            watch=training.watch,
-            stop=stop,
-            progress=reading,
-            devices=devices,
-            distributed=distributed,
-            extend=options.extends,
-        )
+            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices,
+            distributed=distributed, extend=options.extends,
+        ).last  # fmt: skip
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
@@ -217,17 +210,15 @@ def _train_seeds(
             experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
             extend=options.extends,
         )  # fmt: skip
-    for seed, why in failed.items():
-        say(console, f"seed {seed} failed: {why}")
+    say(console, *(f"seed {seed} failed: {why}" for seed, why in failed.items()))
     if stop():
         say(console, f"stopped and saved; to resume: {again}")
         return EXIT_INTERRUPTED
-    last = []
-    for seed in seeds:
-        record = _last_scored(folder / f"seed-{seed}")
-        if seed not in failed and record is not None:
-            last.append(record["validation"])
-            say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
+    records = {s: _last_scored(folder / f"seed-{s}") for s in seeds if s not in failed}
+    scored = {seed: record for seed, record in records.items() if record is not None}
+    for seed, record in scored.items():
+        say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
+    last = [record["validation"] for record in scored.values()]
     if len(last) > 1 and None not in last:
         spread = f"mean {fmean(last):.3g}, standard deviation {stdev(last):.2g}"
         say(console, f"{len(last)} seeds: {spread}")

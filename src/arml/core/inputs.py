@@ -6,6 +6,7 @@ subclass, adds how people's own inputs are read, learned and shown. Nothing here
 
 from functools import cache
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import ClassVar
 
 from arml.core.registry import Registry
@@ -87,3 +88,9 @@ def _own(name: str) -> Form:
 
 INPUTS = _Kinds("inputs", _named)
 """All kinds of inputs."""
+
+
+def write_folder(learner: object, folder: Path | str) -> None:
+    """Write a trained learner as a folder to share: see `arml.FewShotLearner.save`."""
+    point = EntryPoint("learner", "arml.predict.learner:FewShotLearner", "arml.inputs")
+    point.load().of(learner).save(folder)

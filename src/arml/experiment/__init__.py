@@ -1,6 +1,4 @@
 """An experiment is pure data; `run` trains it in a folder, or continues where it stopped.
-
-The folder holds `config.json`, `split.json` (image tasks), `metrics.jsonl`, `checkpoints/` and,
-after evaluation, `result.json`. A step depends only on the seed and on its own number, so a resumed
-run gives the same weights as one that was never stopped, bit for bit.
+A step depends only on the seed and on its own number, so a resumed run gives the same weights as
+one that was never stopped, bit for bit.
 """

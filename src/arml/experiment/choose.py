@@ -29,24 +29,19 @@ from arml.training.devices import mesh_of
 from arml.training.fit import intervals, seeded
 
 WAYS, SHOTS, _QUERIES, _SIZE = 5, 5, 15, 32
-SHORT = 5.0
+SHORT_MINUTES = 5.0
 """A training of fewer minutes takes twice as many steps of half as many tasks."""
 AVERAGE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
-SAMPLED = 48
-"""How many pictures of a family have their sizes read."""
 MINUTES = 10.0
 """How long a training takes if nothing is asked for. Learners of pictures were nearly as good after
 three minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
-TRIAL = 2.0
+TRIAL_SECONDS = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
-AFTER = 8.0
+END_SECONDS = 8.0
 """About how many seconds a training takes after its last step, besides the validation."""
-LONGER = 1.05
-"""How much longer than one of the first a step of a whole training takes: checkpoints are written,
-and the machine is not always free."""
-_MOST = 5_000
-"""Steps after which a training on one's own pictures gains little."""
+MAX_STEPS = 5_000
+"""Steps after which a training on your own pictures gains little."""
 
 
 class _Family(NamedTuple):
@@ -66,17 +61,10 @@ class _Family(NamedTuple):
 def choose(
     data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
 ) -> tuple[Experiment, list[str]]:
-    """An experiment on one's own families, and a line about each choice. `paced` fits its number
-    of steps to the minutes.
-
-    **Arguments**
-
-    - `data`: folders or zips of pictures with one folder for each class, or folders of features.
-    - `fixed`: the user's own choices of `ways`, `shots`, `queries` and `size`.
-    - `minutes`: about how long the training may take.
-
-    **Raises** `ValueError` in one line if no tasks can be drawn from the data.
-    """
+    """An experiment on your own families (folders or zips of pictures with one folder for each
+    class, or folders of features), and a line about each choice. `fixed` are the user's choices of
+    `ways`, `shots`, `queries` and `size`; `paced` fits the number of steps to the minutes.
+    **Raises** `ValueError` in one line if no tasks can be drawn from the data."""
     fixed = dict(fixed or {})
     vectors = [bool(feature_folders(path)) for path in data]
     if any(vectors) and not all(vectors):
@@ -98,7 +86,7 @@ def choose(
         sides = median(side for family in families for side in family.sides)
         size = fixed.get("size", max(16, min(_SIZE, int(sides))))
         tasks = FoldersOptions(data=tuple(data), size=size, **_shape(families, fixed))
-        batch = 2 if minutes < SHORT else 4
+        batch = 2 if minutes < SHORT_MINUTES else 4
         network = Conv4Options(normalisation="support")
         made = replace(made, network=network, batch=batch, validate_every=800 // batch)
         advice = [
@@ -124,13 +112,13 @@ def choose(
         f"{poorest}/{name}, has {least} {what}",
         *advice,
     ]
-    return replace(made, tasks=tasks, steps=_MOST), lines
+    return replace(made, tasks=tasks, steps=MAX_STEPS), lines
 
 
 def _survey(path: Path) -> _Family:
     with open_source(path) as source:
         members = source.pictures
-        picked = [members[i] for i in np.linspace(0, len(members) - 1, SAMPLED).astype(int)]
+        picked = [members[i] for i in np.linspace(0, len(members) - 1, 48).astype(int)]
         sides = [min(size_of(m.read(), where=m.where)) for m in picked]
     return _Family(family_name(path), source.counts, sides, source.split, len(source.left_out))
 
@@ -173,17 +161,10 @@ def paced(
     devices: int = 1,
     watch: Callable[[str], None] = lambda text: None,
 ) -> Experiment:
-    """The experiment with as many steps as fit in the minutes, at the pace of a few steps that are
-    timed here: at least one interval, and at most its own.
-
-    **Arguments**
-
-    - `since`: when the minutes began, by `time.monotonic`; now if None.
-    - `devices`: how many devices share the tasks of a step.
-    - `watch`: called with a line about what is done next.
-
-    **Raises** `ValueError` in one line unless the minutes are above 0 and finite.
-    """
+    """The experiment with as many steps as fit in the minutes since the time `since` of
+    `time.monotonic` (now if None), at the pace of a few steps that are timed here: at least one
+    interval, and at most its own. `watch` is called with a line about what is done next.
+    **Raises** `ValueError` in one line unless the minutes are above 0 and finite."""
     if not 0 < minutes < inf:
         raise ValueError(f"minutes must be above 0 and finite, got {minutes:g}")
     ends = (time.monotonic() if since is None else since) + 60 * minutes
@@ -194,13 +175,14 @@ def paced(
     with closing(intervals(options, state, train, None, key=key, mesh=mesh)) as steps:
         for _ in steps:
             times.append(time.monotonic())
-            if len(times) > 6 and times[-1] - times[0] >= TRIAL:
+            if len(times) > 6 and times[-1] - times[0] >= TRIAL_SECONDS:
                 break
-    # The median, because the machine may be busy for a moment; without the first, which compiles.
-    step = LONGER * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+    # The median, because the machine may be busy for a moment; without the first, which compiles. A
+    # step of a whole training takes a little longer, because checkpoints are written.
+    step = 1.05 * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
     # A validation task takes about a third of a training task: it has no gradient.
     validation = step * experiment.validation_tasks / experiment.batch / 3
     step += validation / experiment.validate_every
-    left, every = ends - time.monotonic() - AFTER - validation, experiment.interval
+    left, every = ends - time.monotonic() - END_SECONDS - validation, experiment.interval
     fitting = max(int(left / step) // every, 1) * every
     return replace(experiment, steps=min(fitting, experiment.steps))

@@ -36,7 +36,7 @@ from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.plugins.loading import announced, place_in_plugin
 from arml.plugins.sources import package_of, source_of
 from arml.tasks.functions import functions_2d
-from arml.tasks.splits import splits_of
+from arml.tasks.splits import TasksOptions, splits_of
 from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
@@ -94,12 +94,9 @@ def outcome(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> Outcome:
     predict = learner.adapt(task.support, key=key).predict
     unadapted = with_steps(learner, 0).adapt(task.support, key=key).predict
     return Outcome(
-        predict(queries),
-        predict(queries[::-1])[::-1],
-        predict(queries[:1]),
-        learner.loss(unadapted(x), y),
-        learner.loss(predict(x), y),
-    )
+        predict(queries), predict(queries[::-1])[::-1], predict(queries[:1]),
+        learner.loss(unadapted(x), y), learner.loss(predict(x), y),
+    )  # fmt: skip
 
 
 @eqx.filter_jit
@@ -183,8 +180,7 @@ def same(one: object, other: object) -> None:
     a, b = named(one), named(other)
     require(a.keys() == b.keys(), f"arrays differ: {sorted(a.keys() ^ b.keys())}")
     for name, leaf in a.items():
-        np.testing.assert_array_equal(leaf, b[name], err_msg=name)
-        require(leaf.dtype == b[name].dtype, name)
+        np.testing.assert_array_equal(leaf, b[name], err_msg=name, strict=True)
 
 
 def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
@@ -336,19 +332,14 @@ def _results(part: str, name: str) -> dict[str, np.ndarray]:
     return {name: np.asarray(leaf) for name, leaf in named(found).items()}
 
 
-def _write_results(part: str, name: str, path: str) -> None:
-    np.savez(path, **_results(part, name))  # type: ignore[arg-type]
-
-
 def _same_elsewhere(part: str, name: str) -> None:
     """Raise `AssertionError` unless a fresh process has the same numbers. Randomness of the host,
     such as `np.random`, is drawn once, when a function is traced, and looks like a constant."""
     ours = _results(part, name)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "results.npz")
-        work = (
-            f"from {__name__} import _write_results as write; write({part!r}, {name!r}, {path!r})"
-        )
+        work = f"import numpy; from {__name__} import _results; "
+        work += f"numpy.savez({path!r}, **_results({part!r}, {name!r}))"
         ran = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True)
         said = (ran.stderr.strip().splitlines() or [""])[-1]
         require(not ran.returncode, f"a fresh process cannot make it: {said}")
@@ -459,10 +450,7 @@ class Finding(NamedTuple):
 
 def check_part(part: str, name: str) -> Iterator[Finding]:
     """Run the contract on a registered method, network or kind of tasks: see `check` in
-    `arml.predict.contract`.
-
-    **Raises** `ValueError` for a name that is not registered.
-    """
+    `arml.predict.contract`. **Raises** `ValueError` for a name that is not registered."""
     checks: tuple[Callable[[Case], None], ...] = CHECKS
     if part == "tasks":
         options = TASKS.known(name).options_class()
@@ -485,8 +473,8 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
         with contextlib.suppress(Exception):  # another check says why it has no loss
             if part == "method" and (note := queries_seen(case)):
                 yield Finding(subject, NOTE, note, True)
-    registry: Any = ALGORITHMS if part == "method" else NETWORKS
-    if cases and _is_found_elsewhere(registry.known(name).options_class):
+    known = ALGORITHMS.known(name) if part == "method" else NETWORKS.known(name)
+    if cases and _is_found_elsewhere(known.options_class):
         yield found_by(f"{part} {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
 
 
@@ -520,10 +508,10 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
     for kind, about in SETUPS.items():
         cancelled = (*about.cancelled, ".bias") if kind == "pictures" else about.cancelled
         case = make("maml", about._replace(network=network, cancelled=cancelled))
-        features = (2, *about.tasks.problem.features)
+        inputs = jax.ShapeDtypeStruct((2, *about.tasks.problem.features), jnp.float32)
         try:
             learner: PyTree = case.learner
-            jax.eval_shape(learner.net, jax.ShapeDtypeStruct(features, jnp.float32))
+            jax.eval_shape(learner.net, inputs)
         except (TypeError, ValueError) as error:
             refused.append(f"{kind}: {' '.join(str(error).split())}")
         else:
@@ -543,7 +531,7 @@ def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
     return Finding(subject, name, "", True)
 
 
-def _drawn(options: Any) -> None:
+def _drawn(options: TasksOptions) -> None:
     """Raise `ValueError` unless tasks of these options are as their problem says."""
     options.check()
     for split in splits_of(options)[:3]:

@@ -18,6 +18,7 @@ from arml.core.episodes import Problem, problem_fields
 from arml.core.inputs import INPUTS
 from arml.core.losses import score_of
 from arml.core.registry import Entry, Registry
+from arml.experiment.held import SplitsOptions
 from arml.nn.networks import Conv4Options, MLPOptions
 from arml.nn.residual import ResNet12Options, WideResNetOptions
 from arml.plugins.sources import Source, source_of, warn_of_change
@@ -64,20 +65,20 @@ class TaskFamily(Entry):
         return problem
 
 
-def _tasks(name: str, options_class: type, usual: Problem) -> TaskFamily:
-    return TaskFamily(name=name, options_class=options_class, usual=usual)
-
-
 TASKS: Registry[TaskFamily] = Registry(
     "tasks",
     TaskFamily,
     [
-        _tasks("functions", FunctionsOptions, REGRESSION),
-        _tasks("folders", FoldersOptions, IMAGES),
-        _tasks("starter", StarterOptions, STARTER),
-        _tasks("prepared", StoreOptions, BENCHMARK),
-        _tasks("vectors", VectorsOptions, VECTORS),
-        _tasks("own", OwnOptions, REGRESSION),
+        TaskFamily(name=name, options_class=options, usual=usual)
+        for name, options, usual in (
+            ("functions", FunctionsOptions, REGRESSION),
+            ("folders", FoldersOptions, IMAGES),
+            ("starter", StarterOptions, STARTER),
+            ("prepared", StoreOptions, BENCHMARK),
+            ("vectors", VectorsOptions, VECTORS),
+            ("own", OwnOptions, REGRESSION),
+            ("splits", SplitsOptions, VECTORS),
+        )
     ],
 )
 NETWORKS: Registry[Entry] = Registry(
@@ -110,7 +111,7 @@ def metric_of(tasks: TasksOptions) -> str:
 
 
 def register(part: str, name: str, options: Callable[..., object], **about: Any) -> None:
-    """Add a method, a kind of tasks, a network, an outer optimiser or a callback of one's own.
+    """Add your own method, kind of tasks, network, outer optimiser, callback or kind of inputs.
 
         def narrow(problem, *, key, width: int = 4):
             keys = jax.random.split(key)
@@ -122,8 +123,7 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     From then on a method has a recipe `SETTING/NAME` for each setting that suits it, and tasks are
     a setting `NAME` with a recipe for each method. On the command line, `--plugin FILE.py` loads a
-    file that registers something. Entry points of a package in the groups `arml.methods`,
-    `arml.tasks`, `arml.networks` and `arml.outers` are found by themselves.
+    file that registers something; entry points of a package are discovered automatically.
 
     **Arguments**
 
@@ -140,11 +140,10 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
 
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
-    registries = {**REGISTRIES, "method": ALGORITHMS, "inputs": INPUTS}
-    registry = registries.get(part)
     if part == "callback":
         CALLBACKS[name] = options
         return
+    registry = {**REGISTRIES, "method": ALGORITHMS, "inputs": INPUTS}.get(part)
     if registry is None:
         known = "a method, tasks, network, outer, inputs or callback"
         raise ValueError(f"expected to register {known}, got {part!r}")
@@ -197,10 +196,7 @@ def absolute(experiment: Experiment) -> Experiment:
 
 def to_json(experiment: Experiment) -> Json:
     """The experiment as plain data. Each part names its kind; `plugins` names the source of each
-    part that is not this package's.
-
-    **Raises** `ValueError` for options that are not registered.
-    """
+    part that is not this package's. **Raises** `ValueError` for options that are not registered."""
     value = {"recipe": "", **dict.fromkeys(REGISTRIES), **dataclasses.asdict(experiment)}
     plugins = {}
     for part, registry in REGISTRIES.items():
@@ -237,11 +233,8 @@ def fingerprint(experiment: Experiment) -> str:
 
 
 def from_json(value: object, where: str) -> Experiment:
-    """The inverse of `to_json`.
-
-    **Raises** `RunError` for a kind or an option that this version does not know, for an option of
-    the wrong type, and for JSON that is not an experiment.
-    """
+    """The inverse of `to_json`. **Raises** `RunError` for a kind or an option that this version
+    does not know, for an option of the wrong type, and for JSON that is not an experiment."""
     if not isinstance(value, Mapping):
         raise RunError(
             f"{where}: expected an experiment, found none; restore the file, or train in a new "
@@ -279,10 +272,8 @@ def from_json(value: object, where: str) -> Experiment:
 
 
 def problem_of(value: object, where: str = "problem") -> Problem:
-    """The problem that JSON holds.
-
-    **Raises** `RunError` for JSON that is no problem, or one that no task can have.
-    """
+    """The problem that JSON holds. **Raises** `RunError` for JSON that is no problem, or one that
+    no task can have."""
     if isinstance(value, dict) and isinstance(value.get("features"), list):
         value = problem_fields(value)
     problem = read_as(Problem, value, where, REMEDY)

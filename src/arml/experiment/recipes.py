@@ -108,8 +108,6 @@ USUAL: dict[str, Json] = {
 }
 """Options of experiments that differ from those of the paper's 2-D regression, by the kind of their
 tasks."""
-UNNAMED = OwnOptions()
-"""Stands for tasks that are given later."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ class Setting:
     name: str
     problem: Problem
     description: str = ""
-    tasks: TasksOptions = UNNAMED
+    tasks: TasksOptions = field(default_factory=OwnOptions)
     traits: tuple[str, ...] = ()
     """Words for which methods state settings, beside `any`, the kind of its tasks (`regression`,
     `vectors`, `pictures` or `tables`), and its name."""
@@ -134,10 +132,8 @@ class Setting:
 
     def of(self, method: Method, **shape: int) -> Experiment:
         """A method's experiment in this setting, whose tasks may have other `ways`, `shots` or
-        `queries`, each at least one.
-
-        **Raises** `TypeError` for an option that the tasks do not have.
-        """
+        `queries`, each at least one. **Raises** `TypeError` for an option that the tasks do not
+        have."""
         changes: Json = {"outputs" if k == "ways" else k: n for k, n in shape.items()}
         made = replace(
             self.shared,
@@ -154,11 +150,8 @@ def prepared(
     store: str, description: str, steps: int, *traits: str, size: int = 84, rate: float = 0.001
 ) -> Setting:
     """A benchmark that `arml data prepare` made, as in the paper: 5-way 1-shot, 15 queries, 84 px,
-    Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate.
-
-    `steps` is the authors' number of outer steps for Plain- and Art-Multi, and MAML's for
-    miniImageNet.
-    """
+    Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate. `steps` is the
+    authors' number of outer steps for Plain- and Art-Multi, and MAML's for miniImageNet."""
     outer = OuterOptions(outer_rate=rate)
     return Setting(
         store,
@@ -174,66 +167,34 @@ _PAPER: Json = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
 _SMALL = ("small images",)
-OWN: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "regression2d",
-            REGRESSION,
-            "2-D regression of six families",
-            FunctionsOptions(),
-            changes=_PAPER,
-        ),
-        Setting(
-            "regression2d-wide",
-            REGRESSION,
-            "2-D regression of six families, inputs U[-5, 5]",
-            FunctionsOptions(low=-5.0),  # as in the authors' code
-            changes=_PAPER,
-        ),
-        Setting(
-            "starter",
-            STARTER,
-            "The pictures in the package, three families",
-            StarterOptions(),
-            _SMALL,
-        ),
-        Setting(
-            "starter-art",
-            STARTER,
+OWN = {one.name: one for one in (
+    Setting("regression2d", REGRESSION, "2-D regression of six families",
+            FunctionsOptions(), changes=_PAPER),
+    Setting("regression2d-wide", REGRESSION, "2-D regression of six families, inputs U[-5, 5]",
+            FunctionsOptions(low=-5.0), changes=_PAPER),  # as in the authors' code
+    Setting("starter", STARTER, "The pictures in the package, three families",
+            StarterOptions(), _SMALL),
+    Setting("starter-art", STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
-            StarterOptions(art=True),
-            _SMALL,
-        ),
-        Setting(
-            "folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)", FoldersOptions(), _SMALL
-        ),
-        Setting(
-            "features", VECTORS, "Frozen features of images (--data FEATURES...)", VectorsOptions()
-        ),
-        prepared("plain-multi", "Plain-Multi, four families", 50_000),
-        prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
-        prepared("mini-imagenet", "miniImageNet", 60_000),
-        prepared("tiered-imagenet", "tieredImageNet", 60_000),
-        prepared(
-            "real-four",
-            "Birds, flowers, characters and objects at 32 px, four families",
-            5_000,
-            *_SMALL,
-            size=32,
-            rate=0.003,
-        ),
-    )
-}
+            StarterOptions(art=True), _SMALL),
+    Setting("folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)",
+            FoldersOptions(), _SMALL),
+    Setting("features", VECTORS, "Frozen features of images (--data FEATURES...)",
+            VectorsOptions()),
+    prepared("plain-multi", "Plain-Multi, four families", 50_000),
+    prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
+    prepared("mini-imagenet", "miniImageNet", 60_000),
+    prepared("tiered-imagenet", "tieredImageNet", 60_000),
+    prepared("real-four", "Birds, flowers, characters and objects at 32 px, four families",
+             5_000, *_SMALL, size=32, rate=0.003),
+)}  # fmt: skip
 """The package's own settings."""
 
 
 def setting(name: str) -> Setting:
     """The setting of that name: one of the package's, or that of tasks which somebody registered.
-
     **Raises** `KeyError` for an unknown one, and `ValueError` if the problem of the tasks is not
-    known.
-    """
+    known."""
     return OWN[name] if name in OWN else _of_family(TASKS.others[name])
 
 
@@ -308,17 +269,17 @@ def recipe(name: str, **shape: int) -> Experiment:
     **Raises** `ValueError` with the nearest names for an unknown one, and `TypeError` for an option
     that the tasks do not have.
     """
-    if name not in RECIPES:
-        place, slash, method = name.partition("/")
-        if method in ALGORITHMS and place in settings():
-            raise ValueError(
-                f"{method!r} is not for the tasks of {place!r}; `arml list {method}` names its "
-                "recipes"
-            )
-        own = slash and not any(known.startswith(f"{place}/") for known in RECIPES)
+    if name in RECIPES:
+        return RECIPES.shaped(name, **shape)
+    place, slash, method = name.partition("/")
+    if method in ALGORITHMS and place in settings():
+        raise ValueError(
+            f"{method!r} is not for the tasks of {place!r}; `arml list {method}` names its recipes"
+        )
+    hint = ""
+    if slash and not any(known.startswith(f"{place}/") for known in RECIPES):
         hint = f"; if a script of yours registers {place!r}, give --plugin FILE.py, or import it"
-        raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint if own else ''}")
-    return RECIPES.shaped(name, **shape)
+    raise ValueError(f"unknown recipe {name!r}{nearest(name, RECIPES)}{hint}")
 
 
 class _Origin(NamedTuple):
@@ -382,16 +343,17 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
     the problem is None, `what` must name a recipe, whose tasks stay."""
     if problem is None:
         return recipe(str(what))
+    own = Setting("own", problem)
     if not isinstance(what, str):
-        shared = Setting("own", problem).shared
-        return replace(shared, recipe=type(what).__name__, algorithm=what)
-    if what not in RECIPES:
-        variants = [name for method in ALGORITHMS.values() for name in variants_of(method)]
-        known_method = method_of(what) if what in variants else ALGORITHMS.known(what)
-        return Setting("own", problem).of(known_method)
-    shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
-    known = {field.name for field in fields(RECIPES[what].tasks)}
-    return recipe(what, **{name: n for name, n in shape.items() if name in known})
+        return replace(own.shared, recipe=type(what).__name__, algorithm=what)
+    if what in RECIPES:
+        shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
+        known = RECIPES[what].tasks.__dataclass_fields__
+        return recipe(what, **{name: n for name, n in shape.items() if name in known})
+    try:
+        return own.of(method_of(what))
+    except KeyError:
+        return own.of(ALGORITHMS.known(what))  # which names the nearest ones
 
 
 def widened(
@@ -456,11 +418,10 @@ def started(experiment: Experiment, problem: Problem) -> TrainState:
 
 def _given(experiment: Experiment, problem: Problem) -> BaseNetwork | None:
     """The base network with the weights of a file; None if none is named."""
-    network, file = experiment.network, getattr(experiment.network, "weights", "")
-    if not file:
+    if not (file := getattr(experiment.network, "weights", "")):
         return None
     net_key, _ = jax.random.split(seeded(experiment.seed)[0])
-    return given_weights(network.build(problem, key=net_key), file)[0]
+    return given_weights(experiment.network.build(problem, key=net_key), file)[0]
 
 
 def _parts(

@@ -2,7 +2,7 @@
 opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, fields, replace
 from functools import cached_property, partial
@@ -11,12 +11,14 @@ from pathlib import Path
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.datasets.folders import Progress
+from arml.experiment.held import ARRAYS, SplitsOptions
 from arml.experiment.options import (
     CALLBACKS,
     REMEDY,
@@ -41,6 +43,7 @@ from arml.results.files import (
     read_metrics,
     sealed,
     truncate_metrics,
+    write_bytes,
     write_json,
 )
 from arml.results.folder import CONFIG, Result, read_config, read_result
@@ -54,6 +57,7 @@ from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import (
     SCORING,
     Callback,
+    Moment,
     OuterOptions,
     TrainState,
     best_of,
@@ -134,11 +138,9 @@ def check_place(folder: Path) -> None:
 
 
 def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
-    """Raise `RunError` for a folder that holds a run with other options, before data are read.
-
-    More steps are no other options if they `extend` the run, or if that is None and the rate is
-    constant. **Returns** how the training then goes on, in words; empty if it has no more steps.
-    """
+    """Raise `RunError` for a folder that holds a run with other options, before data are read. More
+    steps are no other options if they `extend` the run, or if that is None and the rate is
+    constant. **Returns** how the training then goes on, in words; empty if it has no more steps."""
     path = folder / CONFIG
     if not path.exists():
         if checkpoint.latest(folder / CHECKPOINTS) is not None:
@@ -214,17 +216,18 @@ def run(
     extend: bool | None = None,
     callbacks: Sequence[Callback] = (),
     **changes: object,
-) -> int:
+) -> "Run":
     """Meta-train in `folder`, from its newest checkpoint if it has one.
 
-        arml.run("maml", "runs/sines", tasks=Sines(), steps=1_000)
+        run = arml.run("maml", "runs/sines", tasks=Sines(), steps=1_000)
+        run.learner; run.metrics; arml.evaluate(run)
 
     **Arguments**
 
     - `experiment`: an `Experiment`, or the name of a recipe or, with `tasks`, of a method.
-    - `tasks`: a task distribution, or the options of tasks, in place of the experiment's. The class
-      of a distribution must be at the top of a file: whoever opens the folder later gives that file
-      by `--plugin FILE`, or imports it first.
+    - `tasks`: a task distribution, `Splits`, or the options of tasks, in place of the experiment's.
+      Arrays of `Splits` are written into the folder. Your own class of a distribution must be at
+      the top of a file: to reopen the folder, pass that file by `--plugin FILE`, or import it.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
     - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
       than half a second it is called after every step, with the mean loss of the interval so far.
@@ -241,13 +244,14 @@ def run(
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
       this call. The folder and the data must be readable by all; process 0 alone writes.
 
-    **Returns** the step that was reached: `experiment.steps`, unless the run was stopped, or ended
-    early by its `patience` or a callback.
+    **Returns** the `Run`; its `last` is the step that was reached: `experiment.steps`, unless the
+    run was stopped, or ended early by its `patience` or a callback.
 
     **Raises** `ValueError` or `RunError` in one line for invalid options, a folder that holds
     another run, a full disk, and a loss that is not finite.
     """
-    experiment, folder = absolute(_experiment(experiment, tasks, changes)), Path(folder)
+    experiment, arrays = _experiment(experiment, tasks, changes)
+    experiment, folder = absolute(experiment), Path(folder)
     experiment.check()
     check_place(folder)
     check_claim(experiment, folder, extend)
@@ -258,89 +262,113 @@ def run(
     mesh = mesh_of(devices, processes=distributed)
     share(mesh, experiment.batch)
     first = not distributed or is_first()
-    checkpoints = folder / CHECKPOINTS
     with locked(folder) if first else nullcontext():
         with in_turn(mesh):
             check_claim(experiment, folder, extend)
-            splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
-            # Before the folder is claimed, because it may raise.
-            now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
-            if not experiment.steps and named(now.state.learner):
-                raise ValueError(
-                    "steps must be at least 1, got 0: this learner has weights to train"
-                )
-            claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
-            done, now = checkpoint.restore_newest(checkpoints, now) or (0, now)
+            if first and arrays:
+                write_bytes(folder / ARRAYS, arrays)
+            splits, done, now = _opened(experiment, folder, mesh, progress)
+            if first:
+                truncate_metrics(folder / METRICS, done)
+                if not experiment.steps:
+                    checkpoint.save(folder / CHECKPOINTS, 0, now)
         if len({*of_all(mesh, done)}) > 1:
             raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
-        if first:
-            truncate_metrics(folder / METRICS, done)
         watch(done, {})
-        if first and not experiment.steps:
-            checkpoint.save(checkpoints, 0, now)
-        began = time.monotonic() - float(now.seconds)
-        falls = score_of(splits.train.problem)[0] == "mse"
-        scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
         load_plugins()
-        called = [*callbacks, *CALLBACKS.values()]
-        patient = 0 < experiment.patience <= best_of(scored, falls=falls)[1]
-        if patient or (not extend and read_config(folder).get("ended") == done):
-            return done
 
         def each(step: int, loss: float) -> bool:
             watch(step, {"loss": loss})
             return stop()
 
-        loop = intervals(
-            experiment,
-            now.state,
-            splits.train,
-            splits.validation,
-            key=seeded(experiment.seed)[1],
-            mesh=mesh,
-            each=each,
-            scoring=partial(progress, SCORING) if progress else lambda done, total: None,
-        )
-        with closing(loop):
-            for moment in loop:
-                before, done = done, moment.step
-                record = moment.record
-                rows = [{"loss": record["loss"]}]
-                if "validation" in record:
-                    rows += [{k: record[k] for k in ("validation", "validation_ci95")}]
-                for row in rows if first else []:
-                    append_metric(folder / METRICS, {"step": done, **row})
-                scored.append({"step": done, **record})
-                best, later = best_of(scored, falls=falls)
-                watch(done, record)
-                ended = first and ends(called, moment._replace(folder=folder))
-                if ended:
-                    write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
-                ended |= 0 < experiment.patience <= later
-                stopping = any(of_all(mesh, stop() or ended))
-                due = done // experiment.checkpoint_every > before // experiment.checkpoint_every
-                improved = experiment.keep == "best" and best == done
-                now = Clocked(moment.state, np.asarray(time.monotonic() - began))
-                if first and improved:
-                    checkpoint.save(folder / BEST, done, now)
-                # With the best one, so that a resumed run never has a better one before it.
-                if first and (done == experiment.steps or stopping or due or improved):
-                    checkpoint.save(checkpoints, done, now)
-                if stopping:
-                    break
-        return done
+        scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
+        falls = score_of(splits.train.problem)[0] == "mse"
+        ended = not extend and read_config(folder).get("ended") == done
+        if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
+            loop = intervals(
+                experiment, now.state, splits.train, splits.validation,
+                key=seeded(experiment.seed)[1], mesh=mesh, each=each,
+                scoring=partial(progress, SCORING) if progress else lambda done, total: None,
+            )  # fmt: skip
+            with closing(loop):
+                _follow(
+                    loop, experiment, folder, scored, seconds=float(now.seconds), falls=falls,
+                    mesh=mesh, first=first, watch=watch, stop=stop,
+                    callbacks=[*callbacks, *CALLBACKS.values()]
+                )  # fmt: skip
+    of_all(mesh, 0)  # process 0 has written its files
+    return Run(folder)
 
 
-def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonView) -> Experiment:
-    """The experiment of the arguments of `run`."""
-    if isinstance(tasks, Splits):
-        raise ValueError(
-            "expected a task distribution or options, got Splits: a run folder holds how its "
-            "tasks are made, so give their options, or arml.fit the splits"
-        )
+def _opened(
+    experiment: Experiment, folder: Path, mesh: Mesh | None, progress: Progress | None
+) -> tuple[Splits, int, Clocked]:
+    """Claim the folder; the tasks, and the newest checkpoint or the initial state, with its
+    step."""
+    splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
+    # Before the folder is claimed, because it may raise.
+    now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
+    if not experiment.steps and named(now.state.learner):
+        raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
+    claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
+    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS, now) or (0, now))
+
+
+def _follow(
+    loop: Iterator[Moment],
+    experiment: Experiment,
+    folder: Path,
+    scored: list[Json],
+    *,
+    seconds: float,
+    falls: bool,
+    mesh: Mesh | None,
+    first: bool,
+    watch: Callable[[int, Mapping[str, float | None]], None],
+    stop: Callable[[], bool],
+    callbacks: Sequence[Callback],
+) -> None:
+    """Train to the end, or until somebody stops it, and keep the folder's files. `scored` are the
+    records so far, which took `seconds`; process 0 alone writes."""
+    began, every = time.monotonic() - seconds, experiment.checkpoint_every
+    for moment in loop:
+        before = scored[-1]["step"] if scored else 0
+        done, (loss, *validation) = moment.step, moment.record.items()
+        for row in ([loss], validation) if first else ():
+            if row:
+                append_metric(folder / METRICS, {"step": done, **dict(row)})
+        scored.append({"step": done, **moment.record})
+        best, later = best_of(scored, falls=falls)
+        watch(done, moment.record)
+        ended = first and ends(callbacks, moment._replace(folder=folder))
+        if ended:
+            write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
+        ended = ended or 0 < experiment.patience <= later
+        over = any(of_all(mesh, stop() or ended)) or done == experiment.steps
+        improved = experiment.keep == "best" and best == done
+        if first:
+            now = Clocked(moment.state, np.asarray(time.monotonic() - began))
+            if improved:
+                checkpoint.save(folder / BEST, done, now)
+            # With the best one, so that a resumed run never has a better one before it.
+            if over or improved or done // every > before // every:
+                checkpoint.save(folder / CHECKPOINTS, done, now)
+        if over:
+            return
+
+
+def _experiment(
+    what: Experiment | str, tasks: TasksLike | None, changes: JsonView
+) -> tuple[Experiment, bytes]:
+    """The experiment of the arguments of `run`, and the file of arrays that its tasks need."""
+    arrays = b""
     problem = None if tasks is None else splits_of(tasks).train.problem
     made = experiment_for(what, problem) if isinstance(what, str) else what
-    if isinstance(tasks, TasksOptions):
+    if isinstance(tasks, Splits):
+        given, arrays = SplitsOptions.of(splits_of(tasks))
+        name = f"splits/{made.recipe.rpartition('/')[2]}"
+        made = replace(made, recipe=name, tasks=given)
+    elif isinstance(tasks, TasksOptions):
         made = replace(made, tasks=tasks)
     elif tasks is not None:
         own = OwnOptions.of(tasks)
@@ -350,7 +378,7 @@ def _experiment(what: Experiment | str, tasks: TasksLike | None, changes: JsonVi
     odd = sorted({*changes} - known)
     if odd:
         raise ValueError(f"unknown option {odd[0]!r}: expected one of {', '.join(sorted(known))}")
-    return replace(made, **changes)
+    return replace(made, **changes), arrays
 
 
 def of_seed(experiment: Experiment, folder: Path, seed: int) -> tuple[Experiment, Path]:
@@ -371,11 +399,8 @@ def train_seeds(
 ) -> dict[int, str]:
     """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
     names the place, as in `carry_out`, and `extend` is that of `run`. `watch` is called now and
-    then with a seed, the step that it has reached, and the record of that step.
-
-    **Returns** the seeds that failed, each with the reason. The same call continues the seeds that
-    were stopped.
-    """
+    then with a seed, the step that it has reached, and the record of that step. **Returns** the
+    seeds that failed, each with the reason. The same call continues the seeds that were stopped."""
     runs = [of_seed(absolute(experiment), folder, seed) for seed in seeds]
     jobs = [
         {"experiment": to_json(own), "folder": str(place.resolve()), "extend": extend}
@@ -510,6 +535,10 @@ class Run:
         """The score of each task, which `arml evaluate` wrote; None before it."""
         path = self.folder / "scores.npz"
         return read_scores(path) if path.exists() else None
+
+    def __index__(self) -> int:
+        """Its last step, which `arml.run` returned before it returned the run."""
+        return self.last
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}: {self.experiment.recipe}, step {self.step:,})"

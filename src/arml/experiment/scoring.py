@@ -10,22 +10,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
+from arml.core.checks import check_options
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
 from arml.core.learner import MetaLearner, parameters
 from arml.experiment.options import fingerprint
 from arml.experiment.recipes import widened
 from arml.experiment.running import Run
-from arml.results.files import sealed, write_json
+from arml.results.files import check_writable, sealed, write_json
 from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
-from arml.training.devices import mesh_of
-from arml.training.evaluate import Held, evaluate, looks
+from arml.tasks.splits import TasksLike, TasksOptions
+from arml.training.evaluate import Held, looks, score_tasks
+from arml.training.fit import Fitted
 from arml.training.provenance import provenance
 
 
@@ -37,51 +40,118 @@ class Scored(NamedTuple):
     scores: Scores
 
 
+def evaluate(
+    learner: MetaLearner | Fitted | Run,
+    tasks: TasksLike | None = None,
+    n: int = 1_000,
+    *,
+    split: Held = "test",
+    steps: int | None = None,
+    ways: int | None = None,
+    shots: int | None = None,
+    chunk: int | None = None,
+    mesh: Mesh | None = None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+    progress: bool | None = None,
+) -> Scores:
+    """Score a learner on the first `n` tasks of a split: the mse or the accuracy of each task.
+
+        scores = arml.evaluate(fitted.learner, tasks, n=200)
+        scores.mean, scores.ci95, scores.by_family()
+
+    Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
+    see `arml.compare`.
+
+    **Arguments**
+
+    - `learner`: a `MetaLearner`, or a `Fitted` or `Run`, which has one.
+    - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks. None is for a
+      `Run`: its own tasks. Scores on its test tasks as in the training are then kept in its folder,
+      as `arml evaluate` keeps them (`run.result`, `run.scores`).
+    - `split`: validation or test. Only validation tasks may be used to choose anything.
+    - `steps`: inner steps at test; as many as in training if None.
+    - `ways`, `shots`: of the tasks, if these are options or those of a `Run`; as they are if None.
+    - `chunk`: how many tasks each device of `mesh` adapts to at once. It changes the memory that is
+      needed, not the scores.
+    - `watch`: called with the number of tasks done and their total.
+    - `progress`: whether to show a bar; in terminals and notebooks if None.
+
+    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks or
+    has no such option; `RunError` for a run whose data have changed or whose folder is read-only.
+    """
+    shape = {k: v for k, v in (("ways", ways), ("shots", shots)) if v is not None}
+    if isinstance(learner, Run) and tasks is None:
+        kept = split == "test" and steps is None and not shape
+        if kept:
+            check_writable(learner.folder)
+        found = evaluate_run(
+            learner, tasks=n, split=split, steps=steps, shape=shape, chunk=chunk, mesh=mesh,
+            simple=kept, watch=watch, progress=progress
+        )  # fmt: skip
+        if kept:
+            keep(found)
+        return found.scores
+    if tasks is None:
+        raise ValueError(
+            f"expected tasks, got none: a {type(learner).__name__} has none, only an arml.Run has"
+        )
+    if shape:
+        own = type(tasks).__name__
+        made: Any = replace(tasks, **_known(shape, tasks, f"the tasks {own}"))  # type: ignore[type-var]
+        check_options(made)
+        tasks = made
+    trained_on = None
+    if not isinstance(learner, MetaLearner):
+        trained_on, learner = learner.trained_on, learner.learner
+    if learner.origin is not None:
+        learner = widened(learner, learner.origin.experiment, learner.origin.problem, ways or 0)
+    return score_tasks(
+        learner, tasks, n, split=split, steps=steps, trained_on=trained_on, chunk=chunk, mesh=mesh,
+        watch=watch, progress=progress
+    )  # fmt: skip
+
+
+def _known(shape: Mapping[str, int], tasks: object, whose: str) -> Mapping[str, int]:
+    """The shape. **Raises** `ValueError` for an option that the tasks do not have."""
+    for name in shape:
+        if not isinstance(tasks, TasksOptions) or name not in tasks.__dataclass_fields__:
+            raise ValueError(f"{whose} have no option {name}: make tasks of that shape")
+    return shape
+
+
 def evaluate_run(
-    folder: Path | str,
+    run: Run | Path | str,
     *,
     tasks: int = 1000,
     split: Held = "test",
     steps: int | None = None,
     shape: Mapping[str, int] = MappingProxyType({}),
-    devices: int = 1,
+    chunk: int | None = None,
+    mesh: Mesh | None = None,
     simple: bool = False,
     watch: Callable[[int, int], None] = lambda done, total: None,
+    progress: bool | None = False,
 ) -> Scored:
-    """Score the newest checkpoint of a run folder on the first `tasks` tasks of a split.
-
-    **Arguments**
-
-    - `steps`: inner steps at test; those of the training if None.
-    - `shape`: `ways`, `shots` or `queries` of the tasks, if they are not those of the training.
-    - `devices`: of this process; they share the tasks, and the scores are the same to rounding.
-    - `simple`: whether to score simple classifiers on the same tasks, too.
-    - `watch`: called with the tasks done and their total.
-
-    **Raises** `RunError` for a folder that is not a run or is damaged, `ValueError` for an invalid
-    number of tasks or steps.
-    """
+    """Score a run on the first `tasks` tasks of a split of its own: see `evaluate`. `shape` are
+    `ways`, `shots` or `queries` that are not those of the training; `simple` says to score simple
+    classifiers, too. **Raises** `RunError` for a folder that is not a run or is damaged."""
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
-    run, mesh = Run(folder), mesh_of(devices)
-    if unknown := [name for name in shape if name not in vars(run.experiment.tasks)]:
-        raise ValueError(f"the tasks of {run.experiment.recipe} have no option {unknown[0]}")
-    learner = widened(run.learner, run.experiment, run.problem, shape.get("ways", 0))
-    run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
-    run.experiment.check()
-    distribution, chunk = run.tasks(split), run.experiment.chunk
+    run = run if isinstance(run, Run) else Run(run)
+    if shape:
+        run, learner = Run(run.folder), run.learner  # with tasks of its own
+        _known(shape, run.experiment.tasks, f"the tasks of {run.experiment.recipe}")
+        learner = widened(learner, run.experiment, run.problem, shape.get("ways", 0))
+        run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
+        run.experiment.check()
+    else:
+        learner = run.learner
+    distribution, chunk = run.tasks(split), chunk or run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
-    scores = evaluate(
-        learner,
-        run.splits,
-        tasks,
-        split=split,
-        steps=steps,
-        chunk=chunk,
-        mesh=mesh,
-        watch=lambda done, _: watch(done, total),
-        progress=False,
-    )
+    scores = score_tasks(
+        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh,
+        watch=lambda done, _: watch(done, total), progress=progress,
+    )  # fmt: skip
     scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
     result = Result(
@@ -110,12 +180,9 @@ def evaluate_run(
     )
     if simple:
         result["simple"] = simple_scores(
-            distribution,
-            tasks,
-            split=split,
-            chunk=chunk,
+            distribution, tasks, split=split, chunk=chunk,
             watch=lambda done: watch(tasks + done, total),
-        )
+        )  # fmt: skip
     return Scored(run, result, scores)
 
 
@@ -204,10 +271,8 @@ def simple_predictions(
     y: Int[np.ndarray, " support"],
     queries: Float[np.ndarray, "queries inputs"],
 ) -> dict[str, Int[np.ndarray, " queries"]]:
-    """The classes that each simple classifier predicts for the queries of ONE task.
-
-    Logistic regression gets the inputs centred and divided by the root mean square of their norms.
-    """
+    """The classes that each simple classifier predicts for the queries of ONE task. Logistic
+    regression gets the inputs centred and divided by the root mean square of their norms."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import pairwise_distances_argmin

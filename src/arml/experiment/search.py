@@ -43,15 +43,13 @@ from arml.training.fit import NotFiniteError
 if TYPE_CHECKING:
     import optuna
 
-_PARTS = ("algorithm", "outer", "network")
-"""The parts whose options can be searched. The options of the tasks cannot: scores on different
-tasks cannot be compared."""
+_PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
 JOURNAL = "study.jsonl"
-_PATIENCE = 60.0
+LOCK_SECONDS = 60.0
 """Seconds to wait for the others of a sweep, who lock it to choose a trial."""
-BEAT, SILENT = 30, 180
+HEARTBEAT_SECONDS, DEAD_SECONDS = 30, 180
 """Seconds between two signs of life of a trial in a database, and those after which it is dead."""
-ABSENT = 3600.0
+DATABASE_SECONDS = 3600.0
 """Seconds to wait for a database that has left."""
 
 Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
@@ -80,14 +78,10 @@ def usual(experiment: Experiment) -> Space:
 
 def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
     """The options that texts of the form `PART.NAME=LOW..HIGH` or `PART.NAME=A,B,C` name. A range
-    that spans a factor of ten is searched on a logarithmic scale.
-
-    **Raises** `ValueError` in one line for an unknown option, for one that is named twice, and for
-    invalid values.
-    """
+    that spans a factor of ten is searched on a logarithmic scale. **Raises** `ValueError` in one
+    line for an unknown option, for one that is named twice, and for invalid values."""
     found: Space = {}
-    for text in texts:
-        path, distribution = _dimension(text, experiment)
+    for path, distribution in (_dimension(text, experiment) for text in texts):
         if path in found:
             raise ValueError(f"expected each option once, got {path} twice")
         found[path] = distribution
@@ -134,12 +128,12 @@ def chosen(experiment: Experiment, values: Mapping[str, object]) -> Experiment:
 
 def space_in_words(search: Space) -> str:
     """The options and their values in one line."""
-    return "  ".join(
-        f"{path}={one.low:g}..{one.high:g}"
-        if hasattr(one, "low")
-        else f"{path}={','.join(map(str, one.choices))}"
-        for path, one in search.items()
-    )
+
+    def words(one: Any) -> str:
+        wide = hasattr(one, "low")
+        return f"{one.low:g}..{one.high:g}" if wide else ",".join(map(str, one.choices))
+
+    return "  ".join(f"{path}={words(one)}" for path, one in search.items())
 
 
 def tune(
@@ -158,15 +152,11 @@ def tune(
     continue an earlier call. `workers` trials run at a time, each in a process of its own if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
     address of a database for Optuna's record, which then holds a study of the folder's name; `on`
-    names the place of the workers, as in `carry_out`.
-
-    **Returns** the trials that are over, the best first, as Optuna's `FrozenTrial`. Their user
-    attribute `run` names the run folder under `trials/`; `why` is the reason for an early end if
-    the loss was not finite.
-
-    **Raises** `ValueError` or `RunError` in one line for invalid options, for a folder that holds
-    another sweep, for a trial that failed, and if Optuna is not installed.
-    """
+    names the place of the workers, as in `carry_out`. **Returns** the trials that are over, the
+    best first, as Optuna's `FrozenTrial`. Their user attribute `run` names the run folder under
+    `trials/`; `why` is the reason for an early end if the loss was not finite. **Raises**
+    `ValueError` or `RunError` in one line for invalid options, for a folder that holds another
+    sweep, for a trial that failed, and if Optuna is not installed."""
     folder = Path(folder)
     experiment.check()
     if not search:
@@ -205,8 +195,7 @@ def _work(job: Job, stop: Stopping) -> None:
     read = installed().distributions.json_to_distribution
     experiment = from_json(job["experiment"], "the experiment of a sweep")
     search = {path: read(text) for path, text in job["search"].items()}
-    folder = Path(job["folder"])
-    trials, storage = job["trials"], job["storage"]
+    folder, trials, storage = Path(job["folder"]), job["trials"], job["storage"]
     study = opened(experiment, search, folder, storage)
     for _ in _tried(study, experiment, folder, search, trials, stop, storage):
         pass
@@ -228,17 +217,15 @@ def opened(
     experiment: Experiment, search: Space, folder: Path, storage: str | None = None
 ) -> "optuna.Study":
     """Optuna's study of the sweep, which its record in the folder, or the database, holds.
-
-    **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record.
-    """
+    **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record."""
     if (folder / CONFIG).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = installed()
-    with locked(folder, _PATIENCE):
+    with locked(folder, LOCK_SECONDS):
         try:
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
-                lock = FileLock(folder.absolute() / ".study.lock", timeout=_PATIENCE)
+                lock = FileLock(folder.absolute() / ".study.lock", timeout=LOCK_SECONDS)
                 kept = package.storages.JournalStorage(_journal(folder / JOURNAL, lock))
             else:
                 kept = _database(storage)
@@ -289,7 +276,7 @@ def _journal(path: Path, lock: FileLock) -> Any:
     return Journal(str(path), lock)
 
 
-def _database(address: str) -> Any:
+def _database(address: str) -> "optuna.storages.RDBStorage":
     """Optuna's record in a database. A server that leaves is waited for."""
     from sqlalchemy import event, make_url
 
@@ -300,8 +287,8 @@ def _database(address: str) -> Any:
     kept = storages.RDBStorage(
         url.render_as_string(hide_password=False),
         engine_kwargs={"pool_pre_ping": True},
-        heartbeat_interval=BEAT,
-        grace_period=SILENT,
+        heartbeat_interval=HEARTBEAT_SECONDS,
+        grace_period=DEAD_SECONDS,
         heartbeat_stale_trial_callback=storages.RetryHeartbeatStaleTrialCallback(),
     )
 
@@ -312,7 +299,7 @@ def _database(address: str) -> Any:
             try:
                 return dialect.connect(*arguments, **options)
             except dialect.loaded_dbapi.OperationalError as error:
-                if time.monotonic() - since > ABSENT:
+                if time.monotonic() - since > DATABASE_SECONDS:
                     raise
                 LOG.warning(f"--storage: waiting for the server ({' '.join(str(error).split())})")
                 time.sleep(5)
@@ -344,7 +331,7 @@ def _tried(
 
     while not stop():
         with ExitStack() as choosing:
-            choosing.enter_context(locked(folder, _PATIENCE))
+            choosing.enter_context(locked(folder, LOCK_SECONDS))
             if storage is None:
                 for old in study.get_trials(states=[states.RUNNING]):
                     # A trial whose folder is not locked has no process any more.
@@ -412,11 +399,9 @@ def _score(
     trial: "optuna.Trial", experiment: Experiment, folder: Path, stop: Stopping
 ) -> float | None:
     """Train, from the newest checkpoint if there is one; returns the validation score of the kept
-    learner, or None if the training was stopped and can be resumed.
-
-    **Raises** Optuna's `TrialPruned` for a trial that has fallen behind, or is not finite.
-    """
-    place = _place_of(trial, folder)
+    learner, or None if the training was stopped and can be resumed. **Raises** Optuna's
+    `TrialPruned` for a trial that has fallen behind, or is not finite."""
+    place, pruned = _place_of(trial, folder), installed().TrialPruned
     behind, better = False, min if _falls(experiment) else max
     score: float | None = None
 
@@ -435,15 +420,15 @@ def _score(
         for record in read_metrics(place / METRICS):
             if record["step"] <= saved:
                 watch(record["step"], record)
-        reached = run(experiment, place, watch=watch, stop=lambda: behind or stop())
+        reached = run(experiment, place, watch=watch, stop=lambda: behind or stop()).last
     except NotFiniteError as error:
         trial.set_user_attr("why", str(error))
-        raise installed().TrialPruned from error
+        raise pruned from error
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
         jax.clear_caches()  # each trial compiles programs of its own
     if behind:
-        raise installed().TrialPruned
+        raise pruned
     # It may have ended early by its patience.
     return None if reached < experiment.steps and stop() else score

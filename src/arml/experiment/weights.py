@@ -24,6 +24,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from safetensors.numpy import load_file
 
 from arml.nn.networks import BaseNetwork, Conv2d, ConvBlock, Linear
@@ -33,7 +34,7 @@ from arml.results.files import Json, RunError
 State = Mapping[str, np.ndarray]
 Layer = dict[str, Any]
 """`weight` and `bias`."""
-LEAST = 1e-5
+MIN_SCALE = 1e-5
 """A smaller scale counts as this one: it cannot be divided by."""
 
 
@@ -70,7 +71,7 @@ def read_state(file: Path | str) -> State:
     return max(states, key=lambda state: sum(a.ndim == 4 for a in state.values()), default={})
 
 
-def _dictionaries(value: Any) -> Iterator[Mapping[str, Any]]:
+def _dictionaries(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         yield value
         for one in value.values():
@@ -106,10 +107,8 @@ def _once(layers: list[Layer], wanted: int) -> list[Layer]:
 
 
 def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
-    """The network with the weights of a file, and whether its head is the file's, too.
-
-    **Raises** `RunError` in one line if the file is of another network.
-    """
+    """The network with the weights of a file, and whether its head is the file's, too. **Raises**
+    `RunError` in one line if the file is of another network."""
     layers = [*_by_layer(read_state(file)).values()]
     conv4, head = bool(_nodes(net, ConvBlock)), net.head
     convolutions, norms = _nodes(net.body, Conv2d), _nodes(net.body, ConvBlock if conv4 else Norm)
@@ -148,27 +147,25 @@ def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
         weight = _folded(kernels, scales, weight)
 
     def places(net: Any) -> list[Any]:
-        kind: Any = ConvBlock if conv4 else Norm
+        kind = ConvBlock if conv4 else Norm
         found = [part for c in _nodes(net.body, Conv2d) for part in (c.kernel, c.bias)]
-        found += [norm.offset.value for norm in _nodes(net.body, kind)]
-        found += [] if conv4 else [norm.scale.value for norm in _nodes(net.body, kind)]
+        for norm in _nodes(net.body, kind):
+            found += [norm.offset.value] if conv4 else [norm.offset.value, norm.scale.value]
         return found + ([net.head.weight, net.head.bias] if own else [])
 
     values: list[Any] = [k[part] for k in kernels for part in ("weight", "bias")]
-    values += [one["bias"] for one in scales]
-    values += [] if conv4 else [one["weight"] for one in scales]
+    for one in scales:
+        values += [one["bias"]] if conv4 else [one["bias"], one["weight"]]
     values += [weight, last.get("bias", 0.0)] if own and last is not None else []
-    filled = [
-        jnp.broadcast_to(
-            jnp.asarray(value, jnp.float32).reshape(place.shape if np.size(value) > 1 else ()),
-            place.shape,
-        )
-        for value, place in zip(values, places(net), strict=True)
-    ]
-    return eqx.tree_at(places, net, filled), own
+
+    def shaped(value: Any, place: Array) -> Array:
+        array = jnp.asarray(value, jnp.float32)
+        return jnp.full(place.shape, array) if not array.ndim else array.reshape(place.shape)
+
+    return eqx.tree_at(places, net, [*map(shaped, values, places(net))]), own
 
 
-def _nodes(tree: Any, kind: Any) -> list[Any]:
+def _nodes(tree: object, kind: type) -> list[Any]:
     """The parts of this kind, in the order of their fields."""
     found = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, kind))
     return [node for node in found if isinstance(node, kind)]
@@ -188,7 +185,7 @@ def _folded(
     """Fold Conv-4's scales into the next layers, in place; returns the head `[positions, channels,
     outputs]` with that of the last."""
     for i, one in enumerate(scales):
-        size = np.maximum(np.abs(one["weight"]), LEAST)
+        size = np.maximum(np.abs(one["weight"]), MIN_SCALE)
         sign = np.where(one["weight"] < 0, -1, 1).astype(np.float32)
         one["bias"] = one["bias"] / size
         kernels[i] |= {part: kernels[i][part] * sign for part in ("weight", "bias")}

@@ -20,6 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
+from types import ModuleType
 from typing import Any
 
 Job = dict[str, Any]
@@ -43,16 +44,10 @@ def carry_out(
     watch: Callable[[], object] = lambda: None,
     on: str | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Call a function once for each job in a process of its own, `workers` at a time.
-
-    **Arguments**
-
-    - `function`: `MODULE:FUNCTION`, called with the job, and with `stop`: once that returns True,
-      the function saves its work and returns.
-    - `folder`: gets the log of each worker of this machine, `worker-0.log` and so on.
-    - `stop`: asked twice a second, when `watch` is called, too; once true, no other job begins.
-    - `on`: None for this machine; `ray` or `ray://HOST:PORT` for a Ray cluster, see `cluster`.
-
+    """Call `MODULE:FUNCTION` once for each job in its own process, `workers` at a time. It gets the
+    job, and a `stop`: once that returns True, it saves its work and returns. `folder` gets the
+    logs of this machine's workers. Twice a second `watch` is called and `stop` asked; once true, no
+    other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray cluster.
     **Returns** an iterator over the jobs that have ended: the number and the failure, "" for none.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -140,12 +135,9 @@ def call(function: str, job: Job, stopped: Path) -> str:
     return ""
 
 
-def cluster(on: str) -> Any:
+def cluster(on: str) -> ModuleType:
     """The package Ray, connected to the cluster that `on` (`ray://HOST:PORT`) or `$RAY_ADDRESS`
-    names; without one, Ray is started on this machine.
-
-    **Raises** `ValueError` in one line.
-    """
+    names; without one, Ray is started on this machine. **Raises** `ValueError` in one line."""
     from arml.results.machine import cores, extra
 
     if on != "ray" and not on.startswith("ray://"):

@@ -38,17 +38,13 @@ from arml.training.evaluate import concatenated, looks
 
 
 def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
-    """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`.
-
-    The files are `explain.json`, which has what `inside` returns, and for ARML figures as PNG and
-    SVG: how much each family reads each vertex, in all and by prototype, and the effects of
+    """Explain the run in `folder` on its first `tasks` test tasks; write the findings to `out`. The
+    files are `explain.json`, which has what `inside` returns, and for ARML figures as PNG and SVG:
+    how much each family reads each vertex, in all and by prototype, and the effects of
     interventions. The report of the run shows them too if `out` is the folder `explain` in it.
-
-    **Returns** the files written, `explain.json` first.
-
-    **Raises** `RunError` in one line for a folder that is not a trained run, a learner with nothing
-    inside to show, too few tasks to have one of each family, and a folder that cannot be written.
-    """
+    **Returns** the files written, `explain.json` first. **Raises** `RunError` in one line for a
+    folder that is not a trained run, a learner with nothing inside to show, too few tasks to have
+    one of each family, and a folder that cannot be written."""
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
     run = Run(folder)
@@ -75,9 +71,7 @@ def inside(
     chunk: int,
 ) -> Json:
     """The inside of a learner with these options of its method, on its first `n` test tasks.
-
-    **Raises** `RunError` in one line for a method with nothing inside to show.
-    """
+    **Raises** `RunError` in one line for a method with nothing inside to show."""
     method = ALGORITHMS.of(options)
     if method.inside == "graph":
         return graph(learner, tasks, n=n, chunk=chunk)
@@ -121,18 +115,14 @@ def read_task(learner: PyTree, task: Task, key: Array) -> _Read:
 
 
 def graph(learner: PyTree, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
-    """ARML's meta-knowledge graph, on `n` test tasks.
-
-    **Returns** `vertices`, their number; `prototype_names`; `average` (each family's `mean` and
-    `sd` of its links `[prototypes, vertices]`, rows sum to one); `tasks_by_family`; `vertex_links`
-    (`[vertices, vertices]`, in [0, 1], zero diagonal); `threshold`; `vertex_links_reach_tasks`,
-    false if the links between vertices cannot change the reading of any task;
-    `vertex_links_effect`, the mean over tasks of how far the prototypes move, relative to their
-    norm, when these links are removed; and `interventions`.
-
+    """ARML's meta-knowledge graph, on `n` test tasks. **Returns** `vertices`, their number;
+    `prototype_names`; `average` (each family's `mean` and `sd` of its links `[prototypes,
+    vertices]`, rows sum to one); `tasks_by_family`; `vertex_links` (`[vertices, vertices]`, in [0,
+    1], zero diagonal); `threshold`; `vertex_links_reach_tasks`, false if the links between vertices
+    cannot change the reading of any task; `vertex_links_effect`, the mean over tasks of how far the
+    prototypes move, relative to their norm, when these links are removed; and `interventions`.
     **Raises** `RunError` for a learner without vertices, links that are not finite, or a family
-    without a task.
-    """
+    without a task."""
     encoder = learner.encode
     if encoder.graph is None:
         raise RunError(
@@ -179,12 +169,9 @@ def default_threshold(links: np.ndarray) -> float:
 
 
 def by_family(values: np.ndarray, families: np.ndarray, names: Sequence[str]) -> Json:
-    """The mean and the standard deviation over tasks of `[tasks, ...]` values, for each family.
-
-    The deviation has n - 1 in its denominator; it is 0 for one task.
-
-    **Raises** `RunError` for a family without a task.
-    """
+    """The mean and the standard deviation over tasks of `[tasks, ...]` values, for each family. The
+    deviation has n - 1 in its denominator; it is 0 for one task. **Raises** `RunError` for a family
+    without a task."""
     average, counts = {}, {}
     for index, name in enumerate(names):
         own = np.asarray(values, np.float64)[families == index]

@@ -71,12 +71,10 @@ def score_with(
 
 def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chunk: int) -> Json:
     """The change of each task's score by every intervention, as a loss: above zero is worse.
-
     **Returns** `tasks`, `metric`, `links` (the entry with the links cut), `vertices` (an entry for
     each vertex removed) and `use` (`equal_vertices`, and an entry for each of `other_codes`). An
     entry has, for `all` tasks and for each family: `mean`, `ci95` (over tasks), `n`, `p`,
-    `adjusted` (by Holm's correction for all entries), and `median`.
-    """
+    `adjusted` (by Holm's correction for all entries), and `median`."""
     metric, score = score_of(tasks.problem)
     look = partial(looks, tasks=tasks, n=n, chunk=chunk, split="test")
     scoring = partial(score_with, score=score)

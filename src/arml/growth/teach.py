@@ -1,12 +1,10 @@
 """`arml grow`: a trained learner is taught new families, and keeps those that it knows.
 
 All weights are trained for a few minutes on known and new families, at a third of the learner's
-outer rate. On held-out classes the new learner must be
-better on each new family, with an interval above zero, and the interval of no known family may
-allow a loss that matters. A learner that fails is tried again with weights a part of the way,
-theta_old + a (theta_new - theta_old) for falling a [1]; if none of these passes, the old learner is
-kept. The result is a run folder, whose `growth.json`
-has the decision and the scores.
+outer rate. On held-out classes the new learner must be better on each new family, with an interval
+above zero, and the interval of no known family may allow a loss that matters. A learner that fails
+is tried again with weights a part of the way, theta_old + a (theta_new - theta_old) for falling a
+[1]; if none of these passes, the old learner is kept.
 
 [1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
     lies a model that keeps most of what both can do.
@@ -43,16 +41,16 @@ from arml.results.scores import Score, Scores, paired
 from arml.tasks.mixture import Mixture, Stage, equal_shares, mixture
 from arml.tasks.splits import Splits, splits_of
 from arml.training import checkpoint
-from arml.training.evaluate import Held, evaluate
-from arml.training.fit import OuterOptions, fit, start
+from arml.training.evaluate import Held, score_tasks
+from arml.training.fit import Fitted, OuterOptions, fit, start
 
 SPLIT, FILE = "split.json", "growth.json"
-RATE = 1 / 3
+RATE_FACTOR = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
-MATTERS = {"accuracy": 0.02, "mse": 0.10}
+MAX_LOSS = {"accuracy": 0.02, "mse": 0.10}
 """The largest loss of a known family that the end of its interval may show: accuracy, or a share of
 its error."""
-SHARES = (1.0, 0.75, 0.5, 0.25)
+WEIGHT_SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the way from the old to the new weights, tried in this order."""
 
 
@@ -68,15 +66,13 @@ def grow(
     tasks: int = 200,
     say: Callable[[str], None] = lambda line: None,
 ) -> Json:
-    """Teach a learner one's own families, and write it as the run folder `out`.
+    """Teach a learner your own families, and write it as the run folder `out`.
 
     **Arguments**
 
     - `learner`: a run folder, an exported learner, or the name of one that ships. It is only read.
-    - `data`: the new families, as the learner's own data: folders or zips of pictures, or folders
-      of features.
-    - `known`: the data of the families that it knows, for a learner without their paths, such as an
-      exported one.
+    - `data`: the new families: folders or zips of pictures, or folders of features.
+    - `known`: the data of known families, for a learner without their paths.
     - `minutes`: about the time of the whole call; `steps`: outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.
@@ -88,7 +84,7 @@ def grow(
 
     **Raises** `ValueError` or `RunError` in one line.
     """
-    started = time.monotonic()
+    since = time.monotonic()
     if tasks < 2 or (steps is not None and steps < 1):
         raise ValueError(f"expected 1 step or more and 2 tasks or more, got {steps} and {tasks}")
     if not 0 <= replay < 1:
@@ -99,46 +95,23 @@ def grow(
     experiment.tasks.check()
     check_new_run(folder)
     with locked(folder):
-        try:
-            splits = splits_of(experiment.tasks.build(folder / SPLIT))
-        except TooFewError as error:
-            reason = str(error).rpartition(";")[0]
-            raise ValueError(
-                f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
-                "grows; or use `arml adapt`, which needs a few images only"
-            ) from None
-        _check_data(teacher, experiment, splits, place, folder)
+        splits = _splits(teacher, experiment, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
-        old, new = teacher.learner, [n for n in train.families if n not in teacher.families]
+        new = [name for name in train.families if name not in teacher.families]
         if not new:
             raise ValueError("the learner knows all of these families: give a new one with --data")
         if steps is None:
             # Two learners are scored, on validation and test tasks.
-            scored = replace(
-                experiment,
-                steps=10**6,
-                validate_every=10**9,
-                validation_tasks=4 * tasks * len(held.families),
-            )
-            steps = paced(scored, minutes, since=started).steps
+            scored = 4 * tasks * len(held.families)
+            endless = replace(experiment, steps=10**6, validate_every=10**9)
+            endless = replace(endless, validation_tasks=scored)
+            steps = paced(endless, minutes, since=since).steps
         say(f"known: {', '.join(teacher.families)}; new: {', '.join(new)}")
         say(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
-        # An optimiser of the user's own has another rate by another name.
-        own = experiment.outer
-        outer = own if isinstance(own, OuterOptions) else OuterOptions()
-        rate = outer.outer_rate * RATE
-        fitted = fit(
-            old,
-            train.of(with_replay(equal_shares(new), teacher.families, replay)),
-            steps=steps,
-            outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
-            batch=experiment.batch,
-            interval=max(1, steps // 10),
-            seed=experiment.seed,
-        )
+        old, fitted = teacher.learner, _taught(teacher, experiment, train, new, steps, replay)
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         before = _scores(old, test, tasks, "test")
         after = _scores(result, test, tasks, "test") if moved else before
@@ -151,7 +124,7 @@ def grow(
             "moved": moved,
             "steps": steps,
             "tasks": tasks,
-            "seconds": time.monotonic() - started,
+            "seconds": time.monotonic() - since,
         }
         whole = replace(experiment, steps=steps, interval=steps)
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
@@ -167,6 +140,40 @@ def grow(
     return outcome
 
 
+def _splits(teacher: FewShotLearner, experiment: Experiment, place: Path, folder: Path) -> Splits:
+    """The tasks of known and new families, checked."""
+    try:
+        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+    except TooFewError as error:
+        reason = str(error).rpartition(";")[0]
+        raise ValueError(
+            f"{reason}; add some, because a learner keeps its ways, shots and queries when it "
+            "grows; or use `arml adapt`, which needs a few images only"
+        ) from None
+    _check_data(teacher, experiment, splits, place, folder)
+    return splits
+
+
+def _taught(
+    teacher: FewShotLearner,
+    experiment: Experiment,
+    train: Mixture,
+    new: Sequence[str],
+    steps: int,
+    replay: float,
+) -> Fitted:
+    """The learner after a training on new and known families, at a lower, constant rate."""
+    # Your own optimiser has another rate by another name.
+    own = experiment.outer
+    outer = own if isinstance(own, OuterOptions) else OuterOptions()
+    rate = outer.outer_rate * RATE_FACTOR
+    return fit(
+        teacher.learner, train.of(with_replay(equal_shares(new), teacher.families, replay)),
+        steps=steps, outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
+        batch=experiment.batch, interval=max(1, steps // 10), seed=experiment.seed,
+    )  # fmt: skip
+
+
 def _accepted(
     old: MetaLearner,
     new: MetaLearner,
@@ -178,7 +185,7 @@ def _accepted(
     """The learner that is written, the share of the way from the old weights to the new ones, and
     the gains on validation tasks."""
     before = _scores(old, held, tasks, "validation")
-    for share in SHARES:
+    for share in WEIGHT_SHARES:
         candidate = between(old, new, share)
         after = _scores(candidate, held, tasks, "validation")
         gains = {name: gain_of(before[name], after[name]) for name in held.families}
@@ -208,7 +215,7 @@ def refusals(
             reasons.append(f"{name} has a score that is not finite")
             continue
         metric = old[name].metric
-        most = MATTERS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
+        most = MAX_LOSS[metric] * (abs(old[name].mean) if metric == "mse" else 1.0)
         if name in new and mean <= half:
             reasons.append(
                 f"the gain on the new family {name} may be zero ({mean:+.3f} ± {half:.3f})"
@@ -231,18 +238,12 @@ def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
 
 
 def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Held) -> dict[str, Scores]:
-    return {
-        name: evaluate(learner, tasks.only(name), n, split=split, progress=False)
-        for name in tasks.families
-    }
+    return {name: score_tasks(learner, tasks.only(name), n, split=split) for name in tasks.families}
 
 
 def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]) -> Experiment:
-    """The experiment of the learner with further families.
-
-    **Raises** `ValueError` for tasks that take no data, and where those of known families are
-    missing.
-    """
+    """The experiment of the learner with further families. **Raises** `ValueError` for tasks that
+    take no data, and where those of known families are missing."""
     experiment = teacher.experiment
     assert experiment is not None  # it was read from a folder
     tasks = experiment.tasks

@@ -27,24 +27,6 @@ from matplotlib.ticker import (
 from arml.results.files import Json, JsonView, write_bytes
 from arml.results.folder import RunFiles, recipe_of
 
-STYLE: Json = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#666666",
-    "axes.labelcolor": "#222222",
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    # The name of a data set may contain a dollar sign.
-    "text.parse_math": False,
-    "svg.hashsalt": "arml",
-    # Text as text, not as outlines: it can be searched and edited, and takes less room.
-    "svg.fonttype": "none",
-}
-
 # Starts at a visible tint, not at white, so that an empty cell does not look like a missing one.
 BLUES: Colormap = LinearSegmentedColormap.from_list(
     "arml-blues", ["#eef4fa", "#b5d2ea", "#5fa2d0", "#2069a8", "#0a2f63"]
@@ -56,6 +38,7 @@ DASHES: list[str | tuple[int, tuple[float, ...]]] = [
     (0, (1.5, 1.2)),
     (0, (6, 1.5, 1.5, 1.5)),
 ]
+STYLE = Path(__file__).parent / "templates" / "arml.mplstyle"
 styled = matplotlib.style.context(STYLE, after_reset=True)
 """Draws in our style and leaves the program's own settings as they are."""
 
@@ -104,9 +87,7 @@ def render(figure: Figure, kind: str) -> bytes:
 
 def save_figure(figure: Figure, path: Path | str) -> list[Path]:
     """Write `path` with the suffixes .png and .svg, each atomically; returns both paths.
-
-    **Raises:** `RunError` if they cannot be written.
-    """
+    **Raises:** `RunError` if they cannot be written."""
     files = [Path(f"{path}.{kind}") for kind in ("png", "svg")]
     for file in files:
         write_bytes(file, render(figure, file.suffix[1:]))
@@ -124,9 +105,8 @@ def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
 
 
 def _binned(series: np.ndarray) -> np.ndarray:
-    """Means of consecutive records, so that the trend can be seen through the noise of batches."""
+    """Means of consecutive records; an incomplete last bin, which is noisier, is left out."""
     size = max(1, ceil(len(series) / BINS))
-    # An incomplete last bin would be noisier than the other points.
     whole = series[: len(series) // size * size]
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
@@ -134,10 +114,8 @@ def _binned(series: np.ndarray) -> np.ndarray:
 @styled
 def learning_curves(runs: Sequence[RunFiles], metric: str) -> Figure:
     """The training loss, averaged within bins, beside the validation score with its 95% interval.
-
     Runs of one recipe share a colour and a line style. Mean squared errors have a logarithmic
-    axis.
-    """
+    axis."""
     recipes = list(dict.fromkeys(recipe_of(run) for run in runs))
     figure = Figure(figsize=(9.4, 3.7 + 0.2 * (len(recipes) // 3)), layout="constrained")
     training, validation = figure.subplots(1, 2, sharex=True)

@@ -71,9 +71,7 @@ def reading(explain: JsonView) -> np.ndarray:
 @styled
 def knowledge_graph(explain: JsonView) -> Figure:
     """How much each family reads each vertex, beside the vertices on a circle with their links.
-
-    Links below the threshold are left out. A vertex that is read more is drawn larger.
-    """
+    Links below the threshold are left out. A vertex that is read more is drawn larger."""
     families, read = list(explain["families"]), reading(explain)
     count, vertices = read.shape
     left = 0.5 * vertices + 1.6
@@ -214,14 +212,12 @@ def captioned(explain: JsonView) -> list[Captioned]:
             "effects",
             effect_figure(explain),
             "What each family loses when a part of the graph is removed or replaced",
-            "What each family loses when one vertex is taken out of the graph (V), when all "
-            "links between vertices are cut, when all vertices have one place, and when "
-            "a task's code is replaced by the mean code or by that of another task, of its own "
-            "family or of another: the change of its score on the same "
-            f"{explain['interventions']['tasks']:,} tasks, so that above zero is a loss. In "
-            "bold the losses that remain significant after Holm's correction for all cells. "
-            "Nothing was trained again, so the losses show what this learner relies on; without "
-            "links every vertex also has another degree, which a symmetric normalisation divides "
-            "by.",
+            "The loss of each family's score when one vertex is taken out of the graph (V), all "
+            "links between vertices are cut, all vertices have one place, and a task's code is "
+            "replaced by the mean code or by that of another task, of its own family or of "
+            f"another, on the same {explain['interventions']['tasks']:,} tasks. Bold losses are "
+            "significant after Holm's correction for all cells. Nothing was trained again, so "
+            "the losses show what this learner relies on; without links every vertex also has "
+            "another degree, which a symmetric normalisation divides by.",
         ),
     ]

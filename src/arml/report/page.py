@@ -20,8 +20,7 @@ from arml.report.tables import (
     simple,
     table_of,
 )
-from arml.report.verdicts import VERDICT, Verdicts, compare, scores_of
-from arml.results.comparisons import SEEDS
+from arml.report.verdicts import DIFFERENCE, VERDICT, Verdicts, compare, scores_of
 from arml.results.files import RunError, write_text
 from arml.results.folder import Result, RunFiles, read_run, recipe_of
 
@@ -30,59 +29,25 @@ LEAD = (
     "each from a few labelled examples (the support set), and scored on that task's other examples "
     "(the query set)."
 )
-NOTES = (
-    "Every method is scored on the same test tasks, drawn from one fixed key. A task gives one "
-    "score, on its query examples, after adapting to its support examples.",
-    "± over trainings is the 95% interval, by Student's t, of the mean of runs that differ in "
-    "their random seed only. SD is the standard deviation of their means.",
-    "± over tasks, and that of a family, is 1.96 times the standard deviation of the tasks' "
-    "scores, divided by the square root of their number, then averaged over trainings. It says how "
-    "much the mean would change with other tasks, not with another training.",
-    "Two intervals that overlap do not show that two methods are equal: their difference on the "
-    "same tasks has a smaller interval. It is the method minus the reference, over trainings and "
-    "tasks if both have two trainings or more, and over tasks alone otherwise. p has Holm's "
-    f"correction over all differences of a table, and needs {SEEDS} trainings of each.",
-)
-SIMPLE_NOTE = (
-    "Classifiers without meta-training learn each task from its support set alone. A method that "
-    "is not above them has learned nothing useful."
-)
-FLOOR_NOTE = (
-    "The Bayes-optimal predictor knows the families and their priors; no learner can be expected "
-    "to have a lower error."
-)
-GRAPH_NOTE = (
-    "ARML turns the support examples of a task into a few prototypes, and every prototype reads "
-    "from a graph of vertices that all tasks share. Families that read the same vertices share "
-    "knowledge; families that read different vertices are kept apart."
-)
 
 
-SHARED_NOTE = (
-    "Test tasks of a run whose details say so are drawn from the distribution of its training "
-    "tasks. That is right for families of functions; for classes it is no score on new classes."
-)
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
+def _notes(rows: Sequence[Row]) -> Block:
     """The notes that a reader of these rows needs."""
-    notes = [*NOTES] + ([FLOOR_NOTE] if floor_of(rows) is not None else [])
-    notes += [SHARED_NOTE] if any(run.get("shared") for row in rows for run in row.runs) else []
-    return notes + ([SIMPLE_NOTE] if simple(rows) else [])
+    shared = any(run.get("shared") for row in rows for run in row.runs)
+    floor, no_training = floor_of(rows) is not None, bool(simple(rows))
+    return block("notes", difference=DIFFERENCE, floor=floor, shared=shared, simple=no_training)
 
 
 def _best(rows: Sequence[Row]) -> str:
     """The best row of a table in words, beside the next best."""
     metric, named = rows[0].metric, zip(reversed(labels(rows)), reversed(rows), strict=True)
-    scores = [
-        f"{number(row.mean, metric)} by `{name}`" for name, row in named if row.mean is not None
-    ]
+    finite = [(row.mean, name) for name, row in named if row.mean is not None]
+    scores = [f"{number(mean, metric)} by `{name}`" for mean, name in finite[:2]]
     if not scores:
         return "No run has a finite score."
-    what = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy"
-    floor = floor_of(rows)
+    what, floor = "Lowest error (MSE)" if metric == "mse" else "Highest accuracy", floor_of(rows)
     best = "" if floor is None else f"; the best possible is about {number(floor, metric)}"
-    return f"{what}: {', then '.join(scores[:2])}{best}."
+    return f"{what}: {', then '.join(scores)}{best}."
 
 
 def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
@@ -165,8 +130,7 @@ class Evaluated(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> list[Evaluated]:
-    """The files of run folders. **Raises** `RunError` for a folder that is no run or has not been
-    evaluated, or a damaged file."""
+    """The files of run folders. **Raises** `RunError` for a folder without a result."""
     if not folders:
         raise RunError("expected one or more run folders, got none; name them before --out")
     runs = []
@@ -181,11 +145,9 @@ def read_runs(folders: Sequence[Path]) -> list[Evaluated]:
 
 
 def sections_of(runs: Sequence[Evaluated], against: str | None = None) -> list[Section]:
-    """The rows of runs that can be compared with each other, with their verdicts against the row
-    of the name `against`, or against that of the first run.
-
-    **Raises** `RunError` for two runs of one recipe and seed, and for an unknown name.
-    """
+    """The rows of runs that can be compared with each other, with their verdicts against the row of
+    the name `against`, or against that of the first run. **Raises** `RunError` for two runs of one
+    recipe and seed, and for an unknown name."""
     groups = comparable(make_rows(run.result for run in runs))
     known = [name for rows in groups for name in labels(rows)]
     if against is not None and against not in known:
@@ -198,12 +160,11 @@ def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -
     named = dict(zip(labels(rows), rows, strict=True))
     if len(named) < 2:
         return Section(rows, None)
-    order = {place: i for i, place in enumerate(places)}
-    first = min(named, key=lambda name: min(order[id(run)] for run in named[name].runs))
+    order = [*places]
+    first = min(named, key=lambda name: min(order.index(id(run)) for run in named[name].runs))
     try:
         scores = {
-            name: [one for run in row.runs for one in scores_of(places[id(run)])]
-            for name, row in named.items()
+            name: scores_of([places[id(run)] for run in row.runs]) for name, row in named.items()
         }
         return Section(rows, compare(scores, against=against if against in named else first))
     except ValueError as error:
@@ -211,33 +172,27 @@ def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -
 
 
 def write_page(folders: Sequence[Path], out: Path, against: str | None = None) -> None:
-    """Write the report of run folders as one self-contained HTML file, atomically.
-
-    **Raises:** `RunError` for a folder that is no run or has not been evaluated, a damaged file,
-    two runs of one recipe and seed, an unknown name `against`, or if `out` cannot be written.
-    """
+    """Write the report of run folders as one self-contained HTML file, atomically. **Raises**
+    `RunError` as `read_runs` and `sections_of`, or if `out` cannot be written."""
     evaluated = read_runs(folders)
-    runs = [run.files for run in evaluated]
-    results = [run.result for run in evaluated]
     sections = sections_of(evaluated, against)
     rows = [row for one in sections for row in one.rows]
-    metrics = sorted({result["metric"] for result in results}, reverse=True)
-    recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(map(recipe_of, runs)))
+    by_metric: dict[str, list[RunFiles]] = {}
+    for run, result in evaluated:
+        by_metric.setdefault(result["metric"], []).append(run)
+    recipes = ", ".join(f"`{name}`" for name in dict.fromkeys(recipe_of(r) for r, _ in evaluated))
     tables: list[Block] = []
     for one in sections:
         lead = block("text", text=_best(one.rows), kind="lead")
         tables += [lead, block("table", table=one.table())]
         tables += [block("text", text=one.why)] if one.why else []
-    curves = [
-        _curves([run for run, result in evaluated if result["metric"] == m], m) for m in metrics
-    ]
-    inside = [part for run in runs for part in _explained(run)]
-    what = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {recipes}."
+    inside = [part for run, _ in evaluated for part in _explained(run)]
+    what = f"{len(evaluated)} run{'s' if len(evaluated) > 1 else ''} of {recipes}."
     parts = {
         "Scores on new tasks": tables,
-        "Learning curves": curves,
-        "Inside the learners": [block("text", text=GRAPH_NOTE), *inside] if inside else [],
-        "How to read the numbers": [block("items", texts=_notes(rows))],
+        "Learning curves": [_curves(by_metric[m], m) for m in sorted(by_metric, reverse=True)],
+        "Inside the learners": [block("graph_note"), *inside] if inside else [],
+        "How to read the numbers": [_notes(rows)],
         "Runs": [_details(run, result) for run, result in evaluated],
     }
     write_text(out, html("Few-shot meta-learning", [what, LEAD], parts))

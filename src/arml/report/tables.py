@@ -53,34 +53,35 @@ class Table:
 
 def markdown(table: Table) -> str:
     """The table in Markdown, without its caption."""
-    wide = len(table.columns)
-    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
-    filled = [row + [""] * (wide - len(row)) for row in rows]
+    rule = ["---", *["---:"] * (len(table.columns) - 1)]
     lines = []
-    for cells in (table.columns, ["---", *["---:"] * (wide - 1)], *filled):
+    for cells in (table.columns, rule, *texts(table)):
         escaped = (text.replace("|", "\\|").replace("\n", " ") for text in cells)
         lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
 
 
+def texts(table: Table) -> list[list[str]]:
+    """The texts of each row, as many as there are columns."""
+    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
+    return [row + [""] * (len(table.columns) - len(row)) for row in rows]
+
+
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
-    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"}
 })  # fmt: skip
 
 
 def latex(table: Table) -> str:
     """The table in LaTeX, with the rules of booktabs, its caption as a comment before it."""
-    wide = len(table.columns)
-    rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
-    filled = [row + [""] * (wide - len(row)) for row in rows]
     head, *body = (
         " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
-        for cells in (table.columns, *filled)
+        for cells in (table.columns, *texts(table))
     )
     caption = f"% {' '.join(table.caption.split())}\n" if table.caption else ""
-    begin = rf"\begin{{tabular}}{{l{'r' * (wide - 1)}}}"
+    begin = rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}"
     rules = (r"\toprule", head, r"\midrule", *body, r"\bottomrule")
     return caption + "\n".join((begin, *rules, r"\end{tabular}")) + "\n"
 
@@ -109,17 +110,12 @@ def terminal(table: Table) -> Group:
     lines = [line for line in table.lines if line.kind not in BESIDE]
     # A break after the problem keeps columns narrow.
     names = [line.name.replace("/", "/\n") for line in lines]
-    rows = [
-        [title, *(line.cells[index].text for line in lines)]
-        for index, title in enumerate(table.columns[1:])
-    ]
+    titles = enumerate(table.columns[1:])
+    rows = [[title, *(line.cells[i].text for line in lines)] for i, title in titles]
     turned = grid(["", *names], rows)
     turned.columns[0].no_wrap = True
-    notes = [
-        f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}"
-        for line in table.lines
-        if line.kind in BESIDE
-    ]
+    others = [line for line in table.lines if line.kind in BESIDE]
+    notes = [f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}" for line in others]
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), turned, *map(Text, [table.caption, *notes]))
 
@@ -160,11 +156,6 @@ class Row:
         return mean_score([run["score"]["ci95"] for run in self.runs])
 
     @property
-    def over_trainings(self) -> float | None:
-        """The half-width of the interval over trainings; None for one training."""
-        return over_trainings([number_of(run["score"]["mean"]) for run in self.runs])
-
-    @property
     def spread(self) -> float | None:
         """The standard deviation of the runs' means."""
         return spread_of([run["score"]["mean"] for run in self.runs])
@@ -191,13 +182,9 @@ def spread_of(values: Sequence[float | None]) -> float | None:
 
 
 def make_rows(results: Iterable[Result]) -> list[Row]:
-    """Group results by recipe over seeds, worst mean first.
-
-    Results of one recipe are one row only if they share everything that a score depends on: split,
-    metric, protocol, tasks, families, steps, inner steps, size and options.
-
-    **Raises:** `RunError` for two results of the same seed in one row.
-    """
+    """Group results by recipe over seeds, worst mean first. Results of one recipe are one row only
+    if they share everything that a score depends on. **Raises** `RunError` for two results of the
+    same seed in one row."""
     keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for run in results:
@@ -290,31 +277,40 @@ def table_of(rows: Sequence[Row], beside: Mapping[str, Sequence[str]] | None = N
     name in `labels`."""
     first, metric, beside = rows[0].first, rows[0].metric, beside or {}
     families, several = list(first["families"]), any(len(row.runs) > 1 for row in rows)
-    what = METRIC_NAMES[metric]
-    columns: tuple[str, ...] = ("Recipe", f"{what} ± over tasks")
-    if several:
-        columns = ("Recipe", f"{what} ± over trainings", "± over tasks", "Trainings (SD)")
-    columns += (*beside.get("", ()), *families, "Time of a training")
+    what, over = METRIC_NAMES[metric], "trainings" if several else "tasks"
+    more = ("± over tasks", "Trainings (SD)") if several else ()
+    columns = ("Recipe", f"{what} ± over {over}", *more, *beside.get("", ()), *families)
     lines = []
     for name, row in zip(labels(rows), rows, strict=True):
-        seeds, seconds = len(row.runs), fmean(run["seconds"] for run in row.runs)
-        texts = [interval(row.mean, row.over_trainings if several else row.ci95, metric)]
-        if several:
-            spread = f" ({number(row.spread, metric)})" if seeds > 1 else ""
-            texts += [f"± {number(row.ci95, metric)}", f"{seeds}{spread}"]
+        means = [number_of(run["score"]["mean"]) for run in row.runs]
+        texts = list(training_cells(row.mean, means, row.ci95, metric))
+        if not several:
+            texts = [interval(row.mean, row.ci95, metric)]
         texts += [*beside.get(name, ()), *map(row.family, families)]
-        texts += [f"{row.first['steps']:,} steps, {duration(seconds)}"]
+        seconds = duration(fmean(run["seconds"] for run in row.runs))
+        texts += [f"{row.first['steps']:,} steps, {seconds}"]
         kinds = ("score", *[""] * (len(texts) - 1))
         lines.append(Line(name, tuple(map(Cell, texts, kinds))))
     if (floor := floor_of(rows)) is not None:
         lines.append(Line("Bayes-optimal predictor", (Cell(number(floor, metric)),), kind="floor"))
     for name, score in simple(rows).items():
         lines.append(Line(f"{name}, no meta-training", (Cell(score),), kind="simple"))
-    steps = sorted({row.first["inner_steps"] for row in rows})
+    steps = " or ".join(map(str, sorted({row.first["inner_steps"] for row in rows})))
     return Table(
-        f"Mean ± 95% interval over {'trainings' if several else 'tasks'}",
-        columns,
+        f"Mean ± 95% interval over {over}",
+        (*columns, "Time of a training"),
         tuple(lines),
-        f"{what} on {first['score']['n']:,} {first['split']} tasks, "
-        f"{' or '.join(map(str, steps))} inner steps. {first['protocol']}".strip(),
+        f"{what} on {first['score']['n']:,} {first['split']} tasks, {steps} inner steps. "
+        f"{first['protocol']}".strip(),
     )
+
+
+def training_cells(
+    mean: float | None, means: Sequence[float], over_tasks: float | None, metric: str
+) -> tuple[str, str, str]:
+    """The mean of some trainings with its interval over trainings, the interval over tasks, and
+    their number with the standard deviation of their means, as text."""
+    sd = spread_of([one if math.isfinite(one) else None for one in means])
+    spread = f" ({number(sd, metric)})" if len(means) > 1 else ""
+    whole = interval(mean, over_trainings(means), metric)
+    return whole, f"± {number(over_tasks, metric)}", f"{len(means)}{spread}"

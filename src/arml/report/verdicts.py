@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, overload
@@ -19,11 +20,11 @@ from arml.report.tables import (
     Line,
     Table,
     grid,
-    interval,
     latex,
     markdown,
-    number,
     spread_of,
+    texts,
+    training_cells,
 )
 from arml.results.comparisons import (
     SEEDS,
@@ -39,13 +40,19 @@ from arml.results.files import RunError
 from arml.results.folder import read_config, seeds_in
 from arml.results.scores import Scores, check_paired, read_scores
 
+DIFFERENCE = (
+    "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
+    "both have two trainings or more, and over tasks alone otherwise. p has Holm's correction over "
+    f"all differences of the table; it needs {SEEDS} trainings of each."
+)
 HOW = (
     "± over trainings is the 95% interval of the mean over trainings, by Student's t; ± over tasks "
-    "is that of the scores averaged over trainings. A difference is the method minus the "
-    "reference, over trainings and tasks if both have two trainings or more, and over tasks alone "
-    "otherwise. p has Holm's correction over all differences of the table; it needs "
-    f"{SEEDS} trainings of each."
+    f"is that of the scores averaged over trainings. {DIFFERENCE}"
 )
+
+
+VERDICT = ("Difference", "p", "Verdict")
+"""The columns of `Verdicts.cells`."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +82,15 @@ class Verdicts:
 
     def table(self) -> Table:
         """Mean, intervals, difference, p and verdict of each method."""
-        lines, metric = [], self.metric
-        for name, some in self.scores.items():
-            lines.append(Line(name, tuple(map(Cell, (*score_cells(some), *self.cells(name))))))
-        what = METRIC_NAMES.get(metric, "Score")
+        metric, first = self.metric, next(iter(self.scores.values()))[0]
+        lines = [
+            Line(name, tuple(map(Cell, (*score_cells(some), *self.cells(name)))))
+            for name, some in self.scores.items()
+        ]
         better = {"mse": "lower is better; ", "accuracy": "higher is better; "}.get(metric, "")
-        first = next(iter(self.scores.values()))[0]
-        caption = f"{what}, {better}{len(first):,} {first.split} tasks. {HOW}"
-        title = f"Differences from {self.against}"
-        return Table(title, ("Method", *score_head(metric), *VERDICT), tuple(lines), caption)
+        about = f"{METRIC_NAMES.get(metric, 'Score')}, {better}{len(first):,} {first.split} tasks"
+        columns = ("Method", *score_head(metric), *VERDICT)
+        return Table(f"Differences from {self.against}", columns, tuple(lines), f"{about}. {HOW}")
 
     def cells(self, name: str) -> tuple[str, str, str]:
         """The difference of a method from the reference, p and the verdict, as text."""
@@ -120,20 +127,15 @@ class Verdicts:
             means, found = [scores.mean for scores in some], self.differences.get(name)
             row: list[Any] = [name, self.metric, len(some[0]), len(some), fmean(means)]
             row += [over_trainings(means), over_tasks(some), spread_of(means)]
-            one = found or Comparison()
-            row += [one.mean, one.ci95, one.p, one.adjusted]
-            writer.writerow([*row, *((one.verdict, one.why) if found else ("", ""))])
+            if found is not None:
+                row += [found.mean, found.ci95, found.p, found.adjusted, found.verdict, found.why]
+            writer.writerow([*row, *[""] * (14 - len(row))])
         return text.getvalue()
 
     def __str__(self) -> str:
         table, console = self.table(), Console(file=io.StringIO(), width=400, record=True)
-        rows = [[line.name, *(cell.text for cell in line.cells)] for line in table.lines]
-        console.print(grid(table.columns, rows, box=None))
+        console.print(grid(table.columns, texts(table), box=None))
         return f"{console.export_text()}{table.caption}\n"
-
-
-VERDICT = ("Difference", "p", "Verdict")
-"""The columns of `Verdicts.cells`."""
 
 
 def score_head(metric: str) -> tuple[str, str, str]:
@@ -142,12 +144,10 @@ def score_head(metric: str) -> tuple[str, str, str]:
 
 
 def score_cells(some: Sequence[Scores]) -> tuple[str, str, str]:
-    """The mean of some trainings with its interval over trainings, the interval over tasks, and
-    their number with the standard deviation of their means, as text."""
+    """The cells of some trainings, as text; the interval over tasks is that of the scores averaged
+    over trainings."""
     means, metric = [scores.mean for scores in some], some[0].metric
-    spread = "" if (sd := spread_of(means)) is None else f" ({number(sd, metric)})"
-    tasks = f"± {number(over_tasks(some), metric)}"
-    return interval(fmean(means), over_trainings(means), metric), tasks, f"{len(some)}{spread}"
+    return training_cells(fmean(means), means, over_tasks(some), metric)
 
 
 def difference(found: Comparison) -> str:
@@ -212,38 +212,34 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
     reference = next(iter(methods)) if against is None else against
     if reference not in methods:
         raise ValueError(f"expected against to be one of {', '.join(methods)}, got {against!r}")
-    for some in methods.values():
-        for scores in some:
-            check_paired(methods[reference][0], scores)
+    for scores in chain(*methods.values()):
+        check_paired(methods[reference][0], scores)
     sides = {name: dict(enumerate(some)) for name, some in methods.items()}
-    others = [name for name in methods if name != reference]
-    found = holm([compare_seeds(sides[name], sides[reference]) for name in others])
-    return Verdicts(methods, reference, dict(zip(others, found, strict=True)))
+    ours = sides.pop(reference)
+    found = holm([compare_seeds(side, ours) for side in sides.values()])
+    return Verdicts(methods, reference, dict(zip(sides, found, strict=True)))
 
 
 def scores_of(what: Any) -> list[Scores]:
     """The scores of trainings: themselves, or those of a run, of its folder, of a folder of seeds,
     or of a sequence of these. **Raises** `RunError` for a run that has none."""
-    if isinstance(what, Scores):
-        return [what]
-    if isinstance(what, (str, Path)):
-        return [_kept(folder) for folder in seeds_in(what) or [Path(what)]]
-    if isinstance(what, Sequence):
-        return [scores for one in what for scores in scores_of(one)]
+    match what:
+        case Scores():
+            return [what]
+        case str() | Path() if seeds := seeds_in(what):
+            return scores_of(seeds)
+        case str() | Path():
+            read_config(what)
+            if not (path := Path(what) / "scores.npz").exists():
+                raise RunError(
+                    f"expected the scores of single tasks in {path}, found none: run `arml "
+                    f"evaluate {what}` first, without --split, --steps, --ways, --shots and --out"
+                )
+            return [read_scores(path)]
+        case Sequence():
+            return [scores for one in what for scores in scores_of(one)]
     if isinstance(folder := getattr(what, "folder", None), Path):
-        return [_kept(folder)]
+        return scores_of(folder)
     raise ValueError(
         f"expected Scores, a run or its folder, got {type(what).__name__}: see arml.evaluate"
     )
-
-
-def _kept(folder: Path) -> Scores:
-    """The scores that `arml evaluate` wrote into the folder of a run."""
-    read_config(folder)
-    path = folder / "scores.npz"
-    if not path.exists():
-        raise RunError(
-            f"expected the scores of single tasks in {path}, found none: run `arml evaluate "
-            f"{folder}` first, without --split, --steps, --ways, --shots and --out"
-        )
-    return read_scores(path)

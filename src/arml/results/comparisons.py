@@ -3,9 +3,9 @@
 All methods are scored on the same tasks, and each has its own independent training runs, so tasks
 and methods are crossed and runs are nested in methods. The score of run s of method m on task t is
 
-    y_mst = mu_m + task_t + (method x task)_mt + run_ms + (run x task)_mst,
+    y_mst = mu_m + task_t + (method x task)_mt + run_ms + (run x task)_mst.
 
-a mixed model. The difference of two methods' means has three sources of variance, each estimated
+The difference of two methods' means has three sources of variance, each estimated
 from the data: the runs of a, the runs of b, and the differences of single tasks (the runs of a
 method averaged first, so that the tasks' common difficulty cancels),
 
@@ -39,12 +39,12 @@ from scipy.special import stdtr, stdtrit
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
 
-_LEVEL = 0.05
+SIGNIFICANCE = 0.05
 """Below this adjusted p-value a difference counts."""
 SEEDS = 5
 """A p-value needs as many training runs of each method; fewer give an indication."""
 UNCLEAR = "cannot tell"
-CHANCE, FEW, FAILED = "may be chance", "too few trainings", "a training failed"
+MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
 """Why the data cannot tell."""
 
 
@@ -81,7 +81,7 @@ class Comparison:
     """The comparison on the tasks of each family that has some, not corrected for their number."""
 
     def by_family(self) -> Mapping[str, "Comparison"]:
-        """The comparison on the tasks of each family that has some."""
+        """`families`."""
         return self.families
 
     @property
@@ -93,7 +93,7 @@ class Comparison:
     @property
     def counts(self) -> bool:
         """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < _LEVEL
+        return self.mean is not None and self.adjusted is not None and self.adjusted < SIGNIFICANCE
 
     @property
     def ahead(self) -> float | None:
@@ -113,17 +113,17 @@ class Comparison:
     def why(self) -> str:
         """Why the data cannot tell; empty if they can."""
         if any(self.failed):
-            return FAILED
+            return RUN_FAILED
         if self.mean is not None and min(self.runs) < SEEDS:
-            return FEW
-        return "" if self.counts else CHANCE
+            return TOO_FEW
+        return "" if self.counts else MAY_BE_CHANCE
 
     @property
     def indicates(self) -> str:
         """`better` or `worse`, of a, if there are too few trainings for a verdict, and the interval
         excludes no difference; empty otherwise."""
-        ahead = self.ahead
-        if self.why != FEW or ahead is None or self.ci95 is None or abs(ahead) <= self.ci95:
+        ahead, half = self.ahead, self.ci95
+        if self.why != TOO_FEW or ahead is None or half is None or abs(ahead) <= half:
             return ""
         return "better" if ahead > 0 else "worse"
 
@@ -131,9 +131,8 @@ class Comparison:
     def about(self) -> str:
         """The sources of chance that the interval is over, with the p-value or why there is none,
         in words."""
-        a, b = self.runs
         both = " and" if self.over_runs else ", of"
-        over = f"over {self.tasks:,} tasks{both} {a} and {b} training runs"
+        over = f"over {self.tasks:,} tasks{both} {self.runs[0]} and {self.runs[1]} training runs"
         if self.p is not None:
             return f"{over}, p {probability(self.p)}"
         if any(self.failed):
@@ -160,18 +159,8 @@ class Comparison:
 
 
 def compare_two(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison:
-    """Compare two methods on the same tasks: the mean of `a - b`, with its 95% interval.
-
-    **Arguments:** the scores of one training run of each, or of several independent runs.
-
-    With two runs of each the interval is over training runs and tasks. With one it is over tasks
-    alone, which is about these trained learners and not about their methods. `p` needs five runs of
-    each and is None for fewer: they give an indication. A difference of accuracies is a share of
-    one: 0.01 is a point.
-
-    **Raises** `ValueError` in one line if one has no scores, or not all were scored on the same
-    tasks.
-    """
+    """Compare two methods on the same tasks, in all and by family: see `arml.compare`. **Raises**
+    `ValueError` in one line if one has no scores, or not all were scored on the same tasks."""
     first, second = ([some] if isinstance(some, Scores) else [*some] for some in (a, b))
     if not (first and second):
         raise ValueError(
@@ -181,11 +170,11 @@ def compare_two(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> C
         check_paired(first[0], other)
 
     def on(own: np.ndarray) -> Comparison:
-        def part(side: Sequence[Scores]) -> dict[int, Scores]:
-            several = (replace(s, values=s.values[own], families=s.families[own]) for s in side)
-            return dict(enumerate(several))
-
-        return holm([compare_seeds(part(first), part(second))])[0]
+        sides = (
+            {i: replace(s, values=s.values[own], families=s.families[own]) for i, s in side}
+            for side in map(enumerate, (first, second))
+        )
+        return holm([compare_seeds(*sides)])[0]
 
     masks = {name: first[0].families == i for i, name in enumerate(first[0].names)}
     families = {name: on(own) for name, own in masks.items() if own.any()}
@@ -200,15 +189,10 @@ def compare_seeds(
     same_runs: bool = False,
 ) -> Comparison:
     """Compare two methods by the scores of their runs, by seed, Eq. (1). The p-value is not
-    adjusted yet.
-
-    `failed` is how many runs of each have no scores; runs with a score that is not finite are added
-    to them. If any run failed there is no p-value, because the remaining runs were selected by
-    their success. `same_runs` means that both are scores of the same trained learners, whose
-    differences are then taken run by run.
-
-    **Raises** `RunError` if they were not scored on the same tasks.
-    """
+    adjusted yet. `failed` is how many runs of each have no scores; runs with a score that is not
+    finite are added to them. With a failed run there is no p-value, because the others were
+    selected by their success. `same_runs`: both are scores of the same learners, to be compared run
+    by run. **Raises** `RunError` if they were not scored on the same tasks."""
     if same_runs:
         a, b = ({s: side[s] for s in sorted({*a} & {*b})} for side in (a, b))
     if len({scores.tasks for side in (a, b) for scores in side.values()}) > 1:

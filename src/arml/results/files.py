@@ -51,9 +51,6 @@ def _plain(value: Any) -> Any:
     return array.tolist()
 
 
-# Writing.
-
-
 def cannot_write(path: Path, error: OSError) -> RunError:
     return RunError(
         f"could not write {path}: {error.strerror or error}; free some space, or check the folder "
@@ -71,10 +68,7 @@ def check_writable(*places: Path) -> None:
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a temporary file beside `path`, flush it to the disk, and rename it: the old file is
-    replaced as a whole, or it stays.
-
-    **Raises:** `OSError`.
-    """
+    replaced as a whole, or it stays. **Raises** `OSError`."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a folder or a device, which no file can replace")
     # In the same folder, because a rename is atomic only within one file system. Files of
@@ -93,10 +87,7 @@ def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_whole(path: Path | str, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` write a whole file, atomically, making its folder if need be.
-
-    **Raises:** `RunError` if it cannot be written; the old file, if there is one, is unchanged.
-    """
+    """`atomically`, making the folder if need be. **Raises** `RunError` if it cannot be written."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,24 +107,24 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_json(path: Path | str, value: JsonView) -> None:
-    """Write `value` as JSON, atomically, as `plain` makes it.
-
-    **Raises:** `RunError` if it cannot be written, `TypeError` for a value unknown to JSON.
-    """
+    """Write `value` as JSON, atomically, as `plain` makes it. **Raises** as `write_whole`."""
     write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Write arrays as safetensors, atomically; returns the file's SHA-256."""
-    from safetensors.numpy import save
-
-    # Not `ascontiguousarray`, which gives a scalar an axis.
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    data = serialised(arrays)
     write_bytes(path, data)
     return hashlib.sha256(data).hexdigest()
 
 
-# Reading.
+def serialised(arrays: Mapping[str, np.ndarray], **metadata: str) -> bytes:
+    """Arrays as safetensors."""
+    from safetensors.numpy import save
+
+    # Not `ascontiguousarray`, which gives a scalar an axis.
+    whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return save(whole, metadata or None)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -149,14 +140,11 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path | str) -> Json:
-    """Read a file that holds one JSON object.
-
-    **Raises:** `RunError` if it is absent, cut short, or not a JSON object.
-    """
+    """Read a file that holds one JSON object. **Raises** `RunError` for another."""
     data = read_bytes(Path(path))
     try:
         return msgspec.json.decode(data, type=Json)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(
             f"expected a JSON object in {path}, got one cut short or damaged ({error}); "
             "restore the file or make it again"
@@ -164,10 +152,8 @@ def read_json(path: Path | str) -> Json:
 
 
 def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str) -> T:
-    """Convert a JSON value to the type `kind`, which may be any type that msgspec knows.
-
-    **Raises** `RunError` in one line that begins with `where` and ends with `advice`.
-    """
+    """Convert a JSON value to a type that msgspec knows. **Raises** `RunError` in one line that
+    begins with `where` and ends with `advice`."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, OverflowError, RecursionError) as error:
@@ -176,9 +162,7 @@ def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str
 
 def read_options(kind: type[T], value: JsonView, where: str, advice: str) -> T:
     """Make a dataclass of options from a JSON object, which has some of its fields and no others.
-
-    **Raises** `RunError` as `read_as`.
-    """
+    **Raises** as `read_as`."""
     fields = []
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         needed = field.default is field.default_factory is dataclasses.MISSING
@@ -192,10 +176,7 @@ def read_options(kind: type[T], value: JsonView, where: str, advice: str) -> T:
 
 
 def read_arrays(path: Path, sha256: str) -> dict[str, np.ndarray]:
-    """Arrays that `write_arrays` wrote.
-
-    **Raises** `RunError` if the file is missing, damaged, or has another checksum.
-    """
+    """Arrays that `write_arrays` wrote. **Raises** `RunError` if the file is missing or damaged."""
     from safetensors.numpy import load
 
     data = read_bytes(path)
@@ -222,10 +203,8 @@ def sealed(content: JsonView) -> Json:
 
 
 def unsealed(content: JsonView, where: str) -> Json:
-    """The content of `sealed`, or of an older file without a checksum.
-
-    **Raises** `RunError` if it was altered.
-    """
+    """The content of `sealed`, or of an older file without a checksum. **Raises** `RunError` if it
+    was altered."""
     whole = {name: value for name, value in content.items() if name != "sha256"}
     if content.get("sha256", checksum(whole)) != checksum(whole):
         raise RunError(
@@ -241,24 +220,14 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-# The metrics of a run: one JSON object a line.
-
-
 def append_metric(path: Path, record: JsonView) -> None:
-    """Add one record to `metrics.jsonl`.
-
-    **Raises:** `RunError` if it cannot be written; the records before it are unchanged.
-    """
+    """Add one record to `metrics.jsonl`. **Raises** `RunError` if it cannot be written."""
+    whole = plain(record)
     try:
         with open(path, "ab") as file:
-            file.write(_line(record))
+            file.write((json.dumps({**whole, "crc32": _crc(whole)}) + "\n").encode())
     except OSError as error:
         raise cannot_write(path, error) from error
-
-
-def _line(record: JsonView) -> bytes:
-    whole = plain(record)
-    return (json.dumps({**whole, "crc32": _crc(whole)}) + "\n").encode()
 
 
 def _crc(record: JsonView) -> int:
@@ -267,10 +236,8 @@ def _crc(record: JsonView) -> int:
 
 def read_metrics(path: Path) -> list[Json]:
     """The records of `metrics.jsonl` in order; none if there is no file. A last line without an end
-    is left out: its process was killed, or is still writing.
-
-    **Raises:** `RunError` for a damaged line.
-    """
+    is left out: its process was killed, or is still writing. **Raises** `RunError` for a damaged
+    line."""
     whole = read_bytes(path).rpartition(b"\n")[0] if path.exists() else b""
     try:
         records = msgspec.json.Decoder(dict[str, int | float | None]).decode_lines(whole)
@@ -298,27 +265,20 @@ def drop_half_line(path: Path) -> None:
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Drop the records after `step` and an incomplete last line, atomically, so that a run can
-    resume from there."""
+    """Drop the records after `step` and an incomplete last line, so that a run can resume."""
     if path.exists():
         lines = zip(read_metrics(path), read_bytes(path).splitlines(keepends=True), strict=False)
         write_bytes(path, b"".join(line for record, line in lines if record["step"] <= step))
 
 
-# One process at a time.
-
 LOCK = ".lock"
-"""The file that is locked. It stays after the lock is released, unless the folder holds nothing
-else."""
+"""The file that is locked, which stays unless the folder holds nothing else."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path, patience: float = 0) -> Iterator[None]:
-    """Lock a folder for this thread, which may lock it again.
-
-    **Raises** `RunError` if another process or thread holds it for `patience` seconds, or it cannot
-    be made.
-    """
+    """Lock a folder for this thread, which may lock it again. **Raises** `RunError` if another
+    process or thread holds it for `patience` seconds, or it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder.absolute() / LOCK, timeout=0, is_singleton=True)

@@ -30,14 +30,11 @@ CONFIG = "config.json"
 
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
-
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
-    `chosen` is the rule that chose the learner: the last step, or the best validation score.
-    `shared` says that the tasks are drawn from the training distribution.
-    `options` is the same for runs that differ only in their seed. `inputs` names the frozen model
-    that made the features, and its training data. `simple` has the scores of classifiers that need
-    no meta-training, in classification only.
-    """
+    `chosen` is the rule that chose the learner. `shared`: the tasks are drawn from the training
+    distribution. `options` is the same for runs that differ only in their seed. `inputs` names the
+    frozen model that made the features. `simple` has the scores of simple classifiers, `weights`
+    the file of the weights that the network began with, and its digest."""
 
     recipe: Text
     seed: Count
@@ -58,7 +55,6 @@ class Result(TypedDict):
     options: NotRequired[Text | None]
     inputs: NotRequired[Json | None]
     weights: NotRequired[Json | None]
-    """The file of the weights that the network began with, and its digest."""
     simple: NotRequired[dict[Text, Score]]
     shared: NotRequired[bool]
     chosen: NotRequired[Text]
@@ -84,10 +80,7 @@ class RunFiles(NamedTuple):
 
 
 def read_result(path: Path) -> Result:
-    """Read and check a `result.json`.
-
-    **Raises:** `RunError` if it is absent, damaged, or lacks a field.
-    """
+    """Read and check a `result.json`. **Raises** `RunError` if it is absent or damaged."""
     found = unsealed(read_json(path), str(path))
     return read_as(Result, found, str(path), "make the file again with `arml evaluate`")
 
@@ -98,19 +91,13 @@ def seeds_in(folder: Path | str) -> list[Path]:
     folder = Path(folder)
     if (folder / CONFIG).is_file():
         return []
-    seeds = [
-        (int(match[1]), path.parent)
-        for path in folder.glob("seed-*/config.json")
-        if (match := re.fullmatch(r"seed-(\d+)", path.parent.name))
-    ]
-    return [path for _, path in sorted(seeds)]
+    found = [path.parent for path in folder.glob("seed-*/config.json")]
+    seeds = [path for path in found if re.fullmatch(r"seed-\d+", path.name)]
+    return sorted(seeds, key=lambda path: int(path.name.removeprefix("seed-")))
 
 
 def read_config(folder: Path | str) -> Json:
-    """Read the `config.json` of a run folder.
-
-    **Raises:** `RunError` if there is none, or it is damaged.
-    """
+    """Read the `config.json` of a run. **Raises** `RunError` if there is none, or it is damaged."""
     path = Path(folder) / CONFIG
     if not path.is_file():
         inside = [*Path(folder).glob("*/config.json"), *Path(folder).glob("*/seed-*/config.json")]
@@ -126,20 +113,15 @@ def read_config(folder: Path | str) -> Json:
 
 
 def read_run(folder: Path | str) -> RunFiles:
-    """Read the files of a run folder.
-
-    **Raises:** `RunError` if it is no run folder, or one of its files is damaged.
-    """
+    """Read the files of a run folder. **Raises** `RunError` if it is no run folder, or one of its
+    files is damaged."""
     folder = Path(folder)
-    config = read_config(folder)
     result, explain = folder / "result.json", folder / "explain" / "explain.json"
     return RunFiles(
-        folder=folder,
-        config=config,
-        metrics=read_metrics(folder / "metrics.jsonl"),
-        result=read_result(result) if result.exists() else None,
-        explain=read_json(explain) if explain.exists() else None,
-    )
+        folder, read_config(folder), read_metrics(folder / "metrics.jsonl"),
+        read_result(result) if result.exists() else None,
+        read_json(explain) if explain.exists() else None,
+    )  # fmt: skip
 
 
 def recipe_of(run: RunFiles) -> str:

@@ -34,13 +34,10 @@ def malloc_settings() -> list[str]:
 
 
 def use_memory_again() -> None:
-    """Start this program again in the same process, with the settings `MALLOC`.
-
-    A step on pictures asks the system for hundreds of megabytes and gives them back. Their pages
-    cost up to a fifth of a step. `malloc` reads its settings only when a program starts. Nothing
-    happens with another C library, in somebody else's program, or where the user has a setting of
-    `malloc` or `$ARML_MALLOC`.
-    """
+    """Start this program again in the same process, with the settings `MALLOC`, which are read only
+    when a program starts: without them the pages that a step on pictures asks for cost up to a
+    fifth of it. Nothing happens with another C library, in somebody else's program, or where the
+    user has a setting of `malloc` or `$ARML_MALLOC`."""
     script, words = vars(sys.modules["__main__"]).get("__file__"), sys.argv[1:]
     own = script and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words
     if _SWITCH in os.environ or malloc_settings() or not own or not _is_glibc():
@@ -63,11 +60,9 @@ def _is_glibc() -> bool:
 
 
 def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
-    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs.
-
-    On matrices as small as ours several threads wait for each other most of the time. They wait
-    busily, so that XLA's own threads lose their cores.
-    """
+    """One thread for the linear algebra of NumPy, SciPy and, on a CPU, of compiled programs. On
+    matrices as small as ours several threads wait for each other most of the time. They wait
+    busily, so that XLA's own threads lose their cores."""
     return _libraries().limit(limits=1)
 
 
@@ -81,10 +76,8 @@ def _libraries() -> "ThreadpoolController":
 
 
 def extra(package: str, name: str, purpose: str) -> Any:
-    """Import a package of the extra `arml[NAME]`.
-
-    **Raises** `ValueError` in one line if it is not installed.
-    """
+    """Import a package of the extra `arml[NAME]`. **Raises** `ValueError` in one line if it is not
+    installed."""
     try:
         return import_module(package)
     except ImportError:

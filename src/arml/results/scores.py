@@ -182,10 +182,7 @@ def write_scores(path: Path | str, scores: Scores) -> None:
 
 
 def read_scores(path: Path | str) -> Scores:
-    """Read a file that `write_scores` wrote.
-
-    **Raises:** `RunError` if it is absent or damaged.
-    """
+    """Read a file that `write_scores` wrote. **Raises:** `RunError` if it is absent or damaged."""
     try:
         with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
             about = json.loads(str(file["about"]))

@@ -58,7 +58,7 @@ class OwnOptions:
             )
         fields = getattr(kind, "__dataclass_fields__", None)
         names = getattr(tasks, "__dict__", {}) if fields is None else fields
-        state = {n: _encoded(getattr(tasks, n), f"{kind.__name__}.{n}") for n in names}
+        state = {n: encoded(getattr(tasks, n), f"{kind.__name__}.{n}") for n in names}
         source = source_of(kind)
         # A notebook has neither file nor version.
         held_by = source if source is not None and source.version else ("", "")
@@ -108,18 +108,18 @@ class OwnOptions:
         return found
 
 
-def _encoded(value: object, name: str) -> object:
+def encoded(value: object, name: str) -> object:
     match value:
         case None | bool() | int() | float() | str():
             return value
         case Problem():
             return {"problem": dataclasses.asdict(value)}
         case tuple():
-            return {"tuple": [_encoded(item, name) for item in value]}
+            return {"tuple": [encoded(item, name) for item in value]}
         case list():
-            return [_encoded(item, name) for item in value]
+            return [encoded(item, name) for item in value]
         case Mapping() if all(isinstance(key, str) for key in value):
-            return {"mapping": {key: _encoded(item, name) for key, item in value.items()}}
+            return {"mapping": {key: encoded(item, name) for key, item in value.items()}}
         case np.ndarray() | jax.Array() if (
             value.size <= _MAX_ARRAY_SIZE and value.dtype.kind in "biuf"
         ):
@@ -136,21 +136,21 @@ def _attributes(state: str) -> dict[str, Any]:
     held = json.loads(state)
     if not isinstance(held, dict):
         raise ValueError(f"expected an object, got {type(held).__name__}")
-    return {name: _decoded(value) for name, value in held.items()}
+    return {name: decoded(value) for name, value in held.items()}
 
 
-def _decoded(value: object) -> Any:
+def decoded(value: object) -> Any:
     match value:
         case {"problem": dict(held)}:
             return Problem(**problem_fields(held))
         case {"tuple": list(items)}:
-            return tuple(map(_decoded, items))
+            return tuple(map(decoded, items))
         case {"mapping": dict(items)}:
-            return {key: _decoded(item) for key, item in items.items()}
+            return {key: decoded(item) for key, item in items.items()}
         case {"jax": items, "dtype": dtype}:
             return jnp.asarray(items, dtype)
         case {"numpy": items, "dtype": dtype}:
             return np.asarray(items, dtype)
         case list():
-            return [_decoded(item) for item in value]
+            return [decoded(item) for item in value]
     return value

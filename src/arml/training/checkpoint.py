@@ -16,9 +16,8 @@ import jax
 import numpy as np
 from jaxtyping import ArrayLike, PyTree
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as serialised
 
-from arml.results.files import RunError, atomically
+from arml.results.files import RunError, atomically, serialised
 
 _KEEP = 2
 """How many checkpoints are kept: the newest, and one more in case it is damaged."""
@@ -59,13 +58,10 @@ def place_of(folder: Path, step: int) -> Path:
 
 
 def save(folder: Path, step: int, state: PyTree) -> None:
-    """Save the arrays of `state` as the checkpoint of `step`, atomically.
-
-    **Raises** `RunError` if it cannot be written; earlier checkpoints are then unchanged.
-    """
-    # Not `ascontiguousarray`, which gives a scalar an axis.
-    arrays = {name: np.asarray(leaf, order="C") for name, leaf in named(state).items()}
-    data = serialised(arrays, metadata={"sha256": _digest(arrays)})
+    """Save the arrays of `state` as the checkpoint of `step`, atomically. **Raises** `RunError` if
+    it cannot be written; earlier checkpoints are then unchanged."""
+    arrays = {name: np.asarray(leaf) for name, leaf in named(state).items()}
+    data = serialised(arrays, sha256=_digest(arrays))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomically(place_of(folder, step), lambda file: file.write(data))
@@ -101,13 +97,10 @@ def latest(folder: Path) -> int | None:
 
 
 def restore(folder: Path, step: int, like: S) -> S:
-    """`like` with the arrays of the checkpoint of `step`; `like` may have shapes for its arrays.
-
+    """`like`, which may have shapes for its arrays, with those of the checkpoint of `step`.
     **Raises** `DamagedError` if the checkpoint was cut short or altered, and `RunError` if it
-    belongs to another learner.
-    """
-    path = place_of(folder, step)
-    arrays = _read(path)
+    belongs to another learner."""
+    arrays = _read(path := place_of(folder, step))
     wanted, found = (
         {name: f"{leaf.dtype}{list(leaf.shape)}" for name, leaf in leaves.items()}
         for leaves in (named(like), arrays)
@@ -123,12 +116,9 @@ def restore(folder: Path, step: int, like: S) -> S:
 
 
 def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
-    """The step and the state of the newest checkpoint that is not damaged; None without any.
-
-    Newer ones, which are damaged, move to the folder `damaged` of the run, with a warning.
-
-    **Raises** `DamagedError` if all are damaged, and `RunError` as `restore`.
-    """
+    """The step and the state of the newest checkpoint that is not damaged; None without any. Newer
+    ones, which are damaged, move to the folder `damaged` of the run, with a warning. **Raises**
+    `DamagedError` if all are damaged, and `RunError` as `restore`."""
     errors: dict[int, DamagedError] = {}
     for step in _steps(folder):
         try:
@@ -140,16 +130,13 @@ def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
         for damaged, why in errors.items():
             aside.mkdir(exist_ok=True)
             os.replace(place_of(folder, damaged), place_of(aside, damaged))
-            warnings.warn(
-                f"{why}; going on from the checkpoint of step {step}, the damaged one is now in "
-                f"{aside}",
-                stacklevel=2,
-            )
+            said = f"going on from the checkpoint of step {step}, the damaged one is now in {aside}"
+            warnings.warn(f"{why}; {said}", stacklevel=2)
         return step, state
-    for why in errors.values():
+    if errors:
         raise DamagedError(
-            f"{why}, and no other checkpoint is left: restore it, or delete the run folder to "
-            "start again"
+            f"{next(iter(errors.values()))}, and no other checkpoint is left: restore it, or "
+            "delete the run folder to start again"
         )
     return None
 

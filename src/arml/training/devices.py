@@ -19,10 +19,7 @@ Work = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 
 def mesh_of(devices: int, *, processes: bool = False) -> Mesh | None:
     """The first `devices` devices of this process, or of each of the joined processes; None for a
-    single one.
-
-    **Raises** `ValueError` if there are fewer.
-    """
+    single one. **Raises** `ValueError` if there are fewer."""
     found = len(jax.local_devices())
     if not 1 <= devices <= found:
         raise ValueError(
@@ -35,11 +32,8 @@ def mesh_of(devices: int, *, processes: bool = False) -> Mesh | None:
 
 def own_cores() -> int:
     """How many CPU cores this process has as devices; 1 with accelerators, because others may need
-    the rest of them.
-
-    XLA uses one core for most operations on small images, so two tasks on one core each finish
-    sooner than one after the other on both.
-    """
+    the rest of them. XLA uses one core for most operations on small images, so two tasks on one
+    core each finish sooner than one after the other on both."""
     return jax.local_device_count() if jax.default_backend() == "cpu" else 1
 
 
@@ -50,10 +44,8 @@ def sharing(batch: int, chunk: int, devices: int) -> int:
 
 
 def share(mesh: Mesh | None, batch: int) -> int:
-    """How many tasks of a batch one device gets.
-
-    **Raises** `ValueError` if the batch cannot be shared evenly.
-    """
+    """How many tasks of a batch one device gets. **Raises** `ValueError` if the batch cannot be
+    shared evenly."""
     if mesh is None:
         return batch
     if batch % mesh.size:
@@ -90,14 +82,9 @@ def everywhere(mesh: Mesh | None, tree: PyTree) -> PyTree:
 
 def over_tasks(mesh: Mesh | None, work: Work) -> Work:
     """`work(values, keys)`, where the devices of the mesh share the tasks: `keys` are arrays with a
-    leading axis of tasks, and each device gets its part of them, and all of `values`.
-
-    **Arguments**
-
-    - `work`: returns sums over its tasks, and arrays with a leading axis of its tasks.
-
-    **Returns** a function with the same results for all tasks; without a mesh, `work` itself.
-    """
+    leading axis of tasks, and each device gets its part of them, and all of `values`. It returns
+    sums over its tasks, and arrays with a leading axis of its tasks; the function returned gives
+    those of all tasks. Without a mesh it is `work` itself."""
     if mesh is None:
         return work
 

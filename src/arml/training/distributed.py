@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-_SILENT = 30
+DEAD_SECONDS = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
 COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
@@ -62,10 +62,8 @@ class Processes:
             )
 
     def join(self) -> None:
-        """Wait for the other processes, and connect. Call it before JAX is used.
-
-        **Raises** `ValueError` in one line.
-        """
+        """Wait for the other processes, and connect. Call it before JAX is used. **Raises**
+        `ValueError` in one line."""
         if jax.distributed.is_initialized():
             return
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -75,8 +73,8 @@ class Processes:
                 self.coordinator or None,
                 self.processes if named else None,
                 self.process if named else None,
-                heartbeat_timeout_seconds=_SILENT,
-                shutdown_timeout_seconds=_SILENT,
+                heartbeat_timeout_seconds=DEAD_SECONDS,
+                shutdown_timeout_seconds=DEAD_SECONDS,
             )
         except (ValueError, RuntimeError) as error:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -95,48 +95,21 @@ def _scored(
     return score(outputs, task.query.y), task.family
 
 
-@runtime_checkable
-class HoldsLearner(Protocol):
-    """An object with a learner: `Fitted`, `Run`. It may have `trained_on`, the tasks of its
-    training."""
-
-    @property
-    def learner(self) -> MetaLearner: ...
-
-
-def evaluate(
-    learner: MetaLearner | HoldsLearner,
+def score_tasks(
+    learner: MetaLearner,
     tasks: TasksLike,
-    n: int = 1_000,
+    n: int,
     *,
     split: Held = "test",
     steps: int | None = None,
+    trained_on: TaskDistribution | None = None,
     chunk: int | None = None,
     mesh: Mesh | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
-    progress: bool | None = None,
+    progress: bool | None = False,
 ) -> Scores:
-    """Score a learner on the first `n` tasks of a split: the mse or the accuracy of each task.
-
-        scores = arml.evaluate(fitted.learner, tasks, n=200)
-        scores.mean, scores.ci95, scores.by_family()
-
-    Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
-    see `arml.compare`.
-
-    **Arguments**
-
-    - `learner`: a `MetaLearner`, or a `Fitted` or `Run`, which has one.
-    - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks.
-    - `split`: validation or test. Only validation tasks may be used to choose anything.
-    - `steps`: inner steps at test; as many as in training if None.
-    - `chunk`: how many tasks each device of `mesh` adapts to at once. It changes the memory that is
-      needed, not the scores.
-    - `watch`: called with the number of tasks done and `n`.
-    - `progress`: whether to show a bar; in terminals and notebooks if None.
-
-    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks.
-    """
+    """`arml.evaluate` of a learner; `trained_on` are the tasks of its training, if they are known.
+    **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
     if split not in ("validation", "test"):
@@ -144,9 +117,7 @@ def evaluate(
     splits = splits_of(tasks)
     distribution: TaskDistribution = getattr(splits, split)
     whole = isinstance(tasks, Splits | TasksOptions)
-    known = getattr(learner, "trained_on", None)
-    shared = splits.shared if whole else own_of(distribution) is own_of(known)
-    learner = learner if isinstance(learner, MetaLearner) else learner.learner
+    shared = splits.shared if whole else own_of(distribution) is own_of(trained_on)
     if steps is not None:
         learner = with_steps(learner, steps)
     problem, identity = distribution.problem, distribution.identity()
@@ -163,16 +134,9 @@ def evaluate(
             watch(done, n)
     values, families = concatenated(parts)
     scores = Scores(
-        values,
-        families,
-        pairing(identity, split),
-        distribution.families,
-        metric,
-        split,
-        identity,
-        steps_of(learner),
-        shared=shared,
-    )
+        values, families, pairing(identity, split), distribution.families, metric, split, identity,
+        steps_of(learner), shared=shared,
+    )  # fmt: skip
     if shared and problem.kind == "classification":
         warnings.warn(
             "the tasks are drawn from the training distribution: if its classes are a list, this "

@@ -4,9 +4,8 @@ each, and moves the meta-parameters against the mean gradient.
 `intervals` is the loop over outer steps. `fit` collects its moments in memory; `arml.run` writes
 them to a run folder. Both give the same learner, bit for bit.
 
-Averaged weights: in the last part of a training the learner is the mean of the weights that the
-optimiser makes. Gradients are still taken at the newest weights. The mean has less of the noise of
-single tasks, and fits the training tasks less closely.
+With averaged weights [1], in the last part of a training, the learner is the mean of the weights
+that the optimiser makes; gradients are still taken at the newest weights.
 
 [1] Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, Averaging Weights Leads to Wider Optima and
     Better Generalization, UAI 2018.
@@ -45,15 +44,16 @@ from arml.core.checks import (
 from arml.core.compilation import LARGE, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent
+from arml.core.inputs import write_folder
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
-from arml.results.files import JsonView, RunError
+from arml.results.files import Json, JsonView, RunError
 from arml.results.machine import one_blas_thread
 from arml.tasks.splits import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
-from arml.training.evaluate import at_once_by_default, evaluate
+from arml.training.evaluate import at_once_by_default, score_tasks
 from arml.training.progress import bar
 
 if TYPE_CHECKING:
@@ -64,10 +64,9 @@ T = TypeVar("T")
 
 
 class Averaged(NamedTuple):
-    """The state of an optimiser whose weights are averaged."""
+    """The state of an optimiser whose weights are averaged; gradients are taken at the newest."""
 
     newest: PyTree
-    """The weights at which gradients are taken."""
     inner: "optax.OptState"
     step: Int[Array, ""]
 
@@ -75,8 +74,7 @@ class Averaged(NamedTuple):
 def averaged(
     inner: "optax.GradientTransformation", first: float | Array
 ) -> "optax.GradientTransformation":
-    """The optimiser, whose weights are the newest up to the step `first`, and then the mean of all
-    that it made after this step."""
+    """The optimiser whose weights are, after the step `first`, the mean of all made since then."""
     import optax
 
     def init(weights: PyTree) -> Averaged:
@@ -122,7 +120,10 @@ class Given(Options):
         return made
 
 
-TAKEN = {"momentum": ("rmsprop", "sgd"), "weight_decay": ("adamw", "lamb", "lion", "nadamw")}
+OPTIMISERS_WITH = {
+    "momentum": ("rmsprop", "sgd"),
+    "weight_decay": ("adamw", "lamb", "lion", "nadamw"),
+}
 """The optimisers that take an option."""
 
 
@@ -167,17 +168,18 @@ class OuterOptions(Options):
         import optax  # here, so that programs that only predict do not import it
 
         check_options(self)  # else a wrong name would be an error of Optax
-        own = {name: getattr(self, name) for name in TAKEN if getattr(self, name) is not None}
+        own = {
+            name: getattr(self, name) for name in OPTIMISERS_WITH if getattr(self, name) is not None
+        }
         chain = [
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
             getattr(optax, self.optimiser)(self.rate(steps), **own),
         ]
-        for factor, kind, part in (
-            (self.rates_factor, GradientDescent, lambda rule: rule),
-            (self.encoder_factor, Conditioned, lambda learner: learner.encode),
+        for factor, part in (
+            (self.rates_factor, partial(_mask, GradientDescent, lambda rule: rule)),
+            (self.encoder_factor, partial(_mask, Conditioned, lambda learner: learner.encode)),
         ):
-            if factor != 1:
-                chain.append(optax.masked(optax.scale(factor), partial(_mask, kind, part)))
+            chain += [optax.masked(optax.scale(factor), part)] if factor != 1 else []
         whole = optax.chain(*chain)
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
@@ -204,7 +206,7 @@ class OuterOptions(Options):
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
         super().check()
-        for name, known in TAKEN.items():
+        for name, known in OPTIMISERS_WITH.items():
             if getattr(self, name) is not None and self.optimiser not in known:
                 raise ValueError(
                     f"the optimiser {self.optimiser} has no {name}: leave it out, or choose "
@@ -268,7 +270,7 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
 
 
 Precision = Literal["float32", "bfloat16"]
-DROPS = 1
+DROP_STREAM = 1
 """Folded into a task's key: its learner drops numbers by another key than it adapts with."""
 
 
@@ -282,13 +284,10 @@ def make_step(
     key: PRNGKeyArray,
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
-    `chunk` of its tasks at once: a divisor of their number, or None for all.
-
-    It is pure: the tasks of step `s` depend on `key` and `s` alone, so a run can resume at any
-    step. A smaller chunk needs less memory. Chunks and devices change nothing but rounding. In
-    another `precision` than float32 the networks adapt and predict in it; losses, gradients of the
-    batch and meta-parameters stay in float32.
-    """
+    `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
+    of step `s` depend on `key` and `s` alone. A smaller chunk needs less memory. Chunks and devices
+    change nothing but rounding. In another `precision` than float32 the networks adapt and predict
+    in it; losses, the batch's gradients and meta-parameters do not."""
     import optax
 
     own = share(mesh, batch)
@@ -296,8 +295,8 @@ def make_step(
     def gradients(
         values: tuple[TaskDistribution, MetaLearner, Array], keys: tuple[Array, Array]
     ) -> tuple[PyTree, PyTree]:
-        """The part of the gradient of the batch's mean loss that comes from the tasks of these keys
-        (one draws a task, one is for its adaptation); and their losses and families."""
+        """The gradient of the batch's mean loss from the tasks of these keys (one draws a task, one
+        is for its adaptation); and their losses and families."""
         tasks, learner, number = values
         drawn = jax.vmap(tasks.sample)(keys[0])
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
@@ -309,7 +308,7 @@ def make_step(
             )
 
             def loss(task: Task, key: Array) -> Array:
-                dropping = with_drops(learner, jax.random.fold_in(key, DROPS))
+                dropping = with_drops(learner, jax.random.fold_in(key, DROP_STREAM))
                 found: Array = dropping.meta_loss(task, key=key)
                 return found.astype(jnp.float32)
 
@@ -358,11 +357,8 @@ def make_step(
 
 @lru_cache(maxsize=64)
 def compiled(step: Step, steps: int | None = None) -> Step:
-    """A step as a program; or `steps` of them as one loop, whose records are stacked.
-
-    A loop is one dispatch, which is faster for small networks. If a step takes a tenth of a second,
-    its dispatch hardly matters, and it compiles faster alone.
-    """
+    """A step as a program; or `steps` of them as one loop, whose records are stacked: one dispatch,
+    which is faster for small networks."""
     if steps is None:
         return jit(step, LARGE, donate="all-except-first")
 
@@ -480,17 +476,15 @@ class Moment(NamedTuple):
         return _copied(self.state.learner)
 
 
-SLOW = 0.5
+SLOW_STEP_SECONDS = 0.5
 """Seconds of a step from which on steps are shown one by one."""
 Callback = Callable[[Moment], bool | None]
 """Called after each interval; a training ends early where one returns True."""
 
 
 def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
-    """Call all callbacks; returns whether one of them ends the training.
-
-    **Raises** `ValueError` in one line for one that returns anything but True, False or None.
-    """
+    """Call all callbacks; returns whether one of them ends the training. **Raises** `ValueError` in
+    one line for one that returns anything but True, False or None."""
     ended = False
     for callback in callbacks:
         answer: object = callback(moment)
@@ -535,15 +529,10 @@ def intervals(
     each: Callable[[int, float], object] = lambda step, loss: None,
     scoring: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generator[Moment]:
-    """Train from `state` to the step `options.steps`, one interval at a time.
-
-    The result of step `s` depends on the state, on `key` and on `s` alone. After every step that
-    takes longer than `SLOW`, `each` gets its number and the mean loss of the interval so far; the
-    interval ends there if it returns True. `scoring` gets the validation tasks that are scored, and
-    their number.
-
-    **Raises** `NotFiniteError` if a loss or a gradient is not finite.
-    """
+    """Train from `state` to the step `options.steps`, one interval at a time. After every step that
+    takes longer than `SLOW_STEP_SECONDS`, `each` gets its number and the mean loss of the interval
+    so far; the interval ends there if it returns True. `scoring` gets the validation tasks that are
+    scored, and their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
     train, validation, state = everywhere(mesh, (train, validation, state))
@@ -566,33 +555,23 @@ def intervals(
                 _check_finite(records, done, train, keys, options.outer)
             done += len(records.loss)
             losses.append(records.loss)
-            if alone and time.monotonic() - since > SLOW:
+            if alone and time.monotonic() - since > SLOW_STEP_SECONDS:
                 stopped = each(done, float(np.mean(np.concatenate(losses)))) is True
         record: dict[str, float | None] = {"loss": float(np.mean(np.concatenate(losses)))}
         every = options.validate_every
         due = done == options.steps or done // every > begun // every
         if validation is not None and due:
             scoring(0, options.validation_tasks)
-            score = evaluate(
-                state.learner,
-                validation,
-                options.validation_tasks,
-                split="validation",
-                chunk=options.chunk,
-                mesh=mesh,
-                watch=scoring,
-                progress=False,
-            ).score
+            score = score_tasks(
+                state.learner, validation, options.validation_tasks, split="validation",
+                chunk=options.chunk, mesh=mesh, watch=scoring,
+            ).score  # fmt: skip
             record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
         yield Moment(done, options.steps, record, state)
 
 
 def _check_finite(
-    records: Record,
-    done: int,
-    tasks: TaskDistribution,
-    keys: Callable[[Array], Array],
-    outer: Options,
+    records: Record, done: int, tasks: TaskDistribution, keys: Callable[..., Array], outer: Options
 ) -> None:
     if records.finite.all():
         return
@@ -609,11 +588,9 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The result of `fit`.
+    """The result of `fit`, from which `arml.fit(fitted, tasks, steps=...)` continues.
 
-        fitted.learner, fitted.step, fitted.history[-1]["loss"]
-
-    `arml.fit(fitted, tasks, steps=...)` continues from it.
+    fitted.learner, fitted.step, fitted.history[-1]["loss"]; fitted.save("learner")
     """
 
     learner: MetaLearner
@@ -634,6 +611,12 @@ class Fitted:
     def step(self) -> int:
         """Outer steps taken."""
         return int(self.state.step)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the learner as a folder to share, which `arml.load` and `arml adapt` read. It holds
+        no data. **Raises** `RunError` if it cannot be written, and `ValueError` for a learner that
+        `arml.build` did not make."""
+        write_folder(self, folder)
 
     def __repr__(self) -> str:
         last = self.history[-1] if self.history else {}
@@ -682,13 +665,12 @@ def fit(
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `batch`, `chunk`, `scan`, `precision`, `interval`, `validate_every`, `validation_tasks`,
       `patience`, `keep`: as in `Experiment`; those of the learner's recipe if None, or the usual
-      ones for such tasks. A training goes on from its last step, whichever learner it kept.
+      ones for such tasks. When a training goes on, options that are None keep their values; it goes
+      on from its last step, whichever learner it kept.
     - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
       one returns True.
     - `progress`: whether to show a bar; in terminals and notebooks if None.
     - `devices`: how many devices share the tasks of a step.
-
-    When a training goes on, options that are None keep their values.
 
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
@@ -698,64 +680,73 @@ def fit(
         validation = splits_of(validation).validation
     elif splits.validation is not splits.train:
         validation = splits.validation
-    if outer is not None and not is_dataclass(outer):
-        outer = Given(outer)
-    asked: JsonView = locals()
-    names = [field.name for field in fields(FitOptions)]
-    changed = {name: asked[name] for name in names if asked[name] is not None}
-    if isinstance(learner, Fitted):
-        usual = learner.options
-    elif learner.origin:
-        usual = FitOptions(**{name: getattr(learner.origin.experiment, name) for name in names})
-    else:
-        usual = FitOptions(validation_tasks=200)
-        if train.problem.spatial:
-            # On a CPU, convolutions are neither scanned nor batched over tasks.
-            usual = replace(usual, batch=4, interval=20, validate_every=200, scan=False)
-            usual = replace(usual, chunk=at_once_by_default(train.problem))
-    options = replace(usual, **changed)
+    asked = {
+        "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
+        "steps": steps, "batch": batch, "interval": interval, "validate_every": validate_every,
+        "validation_tasks": validation_tasks, "scan": scan, "chunk": chunk,
+        "precision": precision, "patience": patience, "keep": keep,
+    }  # fmt: skip
+    changes: Json = {name: value for name, value in asked.items() if value is not None}
+    options = replace(_usual(learner, train.problem), **changes)
     options.check()
     if not steps:
         raise ValueError("steps must be at least 1, got 0")
     if not isinstance(learner, Fitted):
         state = start(learner, options.outer.build(steps))
         learner = Fitted(learner, (), state, options, seed or 0, train.problem)
-    if steps <= learner.step:
-        raise ValueError(
-            f"steps must be above the {learner.step} already taken, got {steps}: it counts from "
-            "the first step of the first fit"
-        )
-    if train.problem != learner.problem:
-        raise ValueError(
-            f"expected tasks of the problem that it was trained on, {learner.problem}, got "
-            f"{train.problem}: build a learner for these"
-        )
-    if seed not in (None, learner.seed):
-        raise ValueError(f"expected the seed {learner.seed} to go on, got {seed}: leave it out")
-    state, history, best = _copied(learner.state), [*learner.history], learner.learner
+    _check_goes_on(learner, steps, seed, train.problem)
     if validation is None and (options.patience or options.keep == "best"):
         raise ValueError("patience and keep need validation tasks: give validation=TASKS")
+    state, history, best = _copied(learner.state), [*learner.history], learner.learner
     falls = score_of(train.problem)[0] == "mse"
-    mesh = mesh_of(devices)
-    with (
-        bar("fit", steps, show=progress) as update,
-        closing(
-            intervals(
-                options, state, train, validation, key=seeded(learner.seed)[1], mesh=mesh,
-                each=lambda step, loss: update(step, f"loss {loss:.4g}"),
-                scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
-            )
-        ) as loop,
-    ):  # fmt: skip
-        for now in loop:
-            state = now.state
-            history.append({"step": now.step, **now.record})
-            update(now.step, f"loss {now.record['loss']:.4g}")
-            first, later = best_of(history, falls=falls)
-            if options.keep == "best" and first == now.step:
-                best = now.learner
-            if ends(callbacks, now) or 0 < options.patience <= later:
-                break
+    with bar("fit", steps, show=progress) as update:
+        loop = intervals(
+            options, state, train, validation, key=seeded(learner.seed)[1], mesh=mesh_of(devices),
+            each=lambda step, loss: update(step, f"loss {loss:.4g}"),
+            scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
+        )  # fmt: skip
+        with closing(loop):
+            for now in loop:
+                state = now.state
+                history.append({"step": now.step, **now.record})
+                update(now.step, f"loss {now.record['loss']:.4g}")
+                first, later = best_of(history, falls=falls)
+                if options.keep == "best" and first == now.step:
+                    best = now.learner
+                if ends(callbacks, now) or 0 < options.patience <= later:
+                    break
     rule = options.chosen(history, int(state.step), falls=falls)
     best = best if options.keep == "best" else state.learner
     return Fitted(best, tuple(history), state, options, learner.seed, train.problem, train, rule)
+
+
+def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
+    """The options of a training for which nothing else is asked: those of the training that goes
+    on, those of the learner's recipe, or the usual ones for such tasks."""
+    if isinstance(learner, Fitted):
+        return learner.options
+    if learner.origin:
+        return FitOptions(
+            **{f.name: getattr(learner.origin.experiment, f.name) for f in fields(FitOptions)}
+        )
+    if not problem.spatial:
+        return FitOptions(validation_tasks=200)
+    # On a CPU, convolutions are neither scanned nor batched over tasks.
+    pictures: Json = {"batch": 4, "interval": 20, "validate_every": 200, "scan": False}
+    return FitOptions(validation_tasks=200, chunk=at_once_by_default(problem), **pictures)
+
+
+def _check_goes_on(fitted: Fitted, steps: int, seed: int | None, problem: Problem) -> None:
+    """Raise `ValueError` unless the training can go on to `steps` on tasks of this problem."""
+    if steps <= fitted.step:
+        raise ValueError(
+            f"steps must be above the {fitted.step} already taken, got {steps}: it counts from "
+            "the first step of the first fit"
+        )
+    if problem != fitted.problem:
+        raise ValueError(
+            f"expected tasks of the problem that it was trained on, {fitted.problem}, got "
+            f"{problem}: build a learner for these"
+        )
+    if seed not in (None, fitted.seed):
+        raise ValueError(f"expected the seed {fitted.seed} to go on, got {seed}: leave it out")
