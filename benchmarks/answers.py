@@ -101,4 +101,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("BENCHMARK_CLOCK") != "processor":  # `common` reads it when it is imported
+        os.environ["BENCHMARK_CLOCK"] = "processor"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     main()

@@ -38,7 +38,6 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "JAX_NUM_CPU_DEVICES": "1",
     "OMP_NUM_THREADS": "1",
-    "BENCHMARK_CLOCK": "processor",
 }
 _LINE = re.compile(r"\s*(?:ROOT )?%?([\w.-]+) = (\(.*?\)|\S+) ([\w-]+)\((.*)")
 
@@ -260,4 +259,7 @@ def against(size: int, rounds: int) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    if os.environ.get("BENCHMARK_CLOCK") != "processor":  # `common` reads it when it is imported
+        os.environ["BENCHMARK_CLOCK"] = "processor"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     main()
