@@ -1,9 +1,8 @@
 """Models that learn a task from its examples alone, and their weighted mean with the learner.
 
 Logistic regression on the inputs or on the edges of pictures; a Gaussian process for functions; for
-tables logistic or ridge regression, for larger ones a random forest and gradient boosting. All but
-the linear ones are scikit-learn's. Where a task is unlike those of the meta-training, one of them
-may predict better.
+tables logistic or ridge regression, for larger ones a random forest and gradient boosting. Where a
+task is unlike those of the meta-training, one of them may predict better.
 
 The weights w of the mean come from examples that were left out: they maximise (stacking [1])
 
