@@ -189,11 +189,49 @@ def on_several(value: dict[str, Any]) -> str:
     return f"{rows(head, body)}\n\n{rows(more, predicted)}\n\n{said} {caption(value)}"
 
 
+def answers(value: dict[str, Any]) -> str:
+    """Whole commands, beside those of another version."""
+    found = value["results"]
+    sides = list(dict.fromkeys(side for row in found.values() for side in row))
+    body = [
+        [f"`{name}`", *(duration(row[s]["median"]) for s in sides)] for name, row in found.items()
+    ]
+    return f"{rows(['command', *sides], body)}\n\n{caption(value)}"
+
+
+OPERATIONS = ("products", "patches", "normalisation", "pooling", "copies", "other")
+
+
+def operations(value: dict[str, Any]) -> str:
+    """Where a step's time goes, and MAML beside PyTorch."""
+    body = []
+    for row in value["results"]["steps"]:
+        shares = (f"{row['shares'].get(kind, 0):.0%}" for kind in OPERATIONS)
+        body.append(
+            [
+                f"`{row['method']}`, {row['pixels']} px",
+                digits(row["gflop"]),
+                duration(row["seconds"]["median"]),
+                f"{row['share_of_peak']:.0%}",
+                *shares,
+                f"{row['products_share_of_peak']:.0%}",
+            ]
+        )
+    head = ["a step", "GFLOP", "time", "of the peak", *OPERATIONS, "products alone, of the peak"]
+    found = [rows(head, body)]
+    if against := value["results"]["against"]:
+        names = ["one outer step", "ours", "opponent", "its time", "ratio (extremes)"]
+        found.append(rows(names, of_images([{"shots": 1, **one} for one in against])))
+    return "\n\n".join([*found, caption(value)])
+
+
 SCALING = HERE.parent / "docs" / "scaling.md"
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "regression2d": ratios(of_regression),
     "conv4": ratios(of_images),
+    "operations": operations,
     "startup": starting,
+    "answers": answers,
     "predict": predictions,
     "gpu": on_gpu,
     "scaling": on_several,

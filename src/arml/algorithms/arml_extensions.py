@@ -32,7 +32,7 @@ this. A task blends the weights of the networks, where a mixture would blend the
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,6 +46,7 @@ from arml.algorithms.arml import (
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
+    Relational,
     Structure,
     drawn_vertices,
     keys_of,
@@ -70,7 +71,7 @@ from arml.nn.heads import (
     headless,
     units,
 )
-from arml.nn.modulation import film
+from arml.nn.modulation import Gate, film
 from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
 # The encoder: a task's code is its weight of each vertex.
@@ -222,6 +223,18 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
     return replace(net, body=filmed(net.body, map(film, taus)))
 
 
+class CodeThenReading(eqx.Module):
+    """Tailors by the paper's gates, Eq. (10), and then by the templates."""
+
+    gate: Gate
+    templates: Modulate
+
+    def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
+        own, weights = jnp.split(code, [len(self.gate.dense.weight)])
+        tailored: BaseNetwork = self.templates(self.gate(net, own), weights)
+        return tailored
+
+
 # The learner.
 
 
@@ -230,6 +243,9 @@ class ExtendedARML(ARML):
     `choose` may replace the weights of the vertices by those of the evidence."""
 
     choose: "Choose | None" = None
+    paper: Relational | None = None
+    """The paper's encoder, whose code comes before the weights of the vertices; None if there is
+    only `encode`."""
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
 
@@ -241,7 +257,19 @@ class ExtendedARML(ARML):
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         code, penalty = self.encode(self.look(support))
-        return (code if self.choose is None else self.choose(self, support, code)), penalty
+        if self.choose is not None:
+            code = self.choose(self, support, code)
+        if self.paper is None:
+            return code, penalty
+        own, more = self.paper(support)
+        return jnp.concatenate([own, code]), penalty + more
+
+    @property
+    def weights_at(self) -> int | None:
+        """The index of the first vertex's weight in a code; None if no vertex has a template."""
+        if isinstance(self.modulate, CodeThenReading):
+            return len(self.modulate.gate.dense.weight)
+        return 0 if isinstance(self.modulate, Templates) else None
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         if self.problem.kind == "regression":
@@ -337,14 +365,13 @@ class ExtendedARMLOptions(InnerOptions):
     """Weights of the vertices: from the distances to the prototypes (`place`), or also from the
     probability of the support set under the network of each vertex (`evidence`: for regression,
     the gates `layers` and `weights`, and the head `ridge`)."""
-    gate: Literal["templates", "code", "layers", "weights"] = "templates"
+    gate: Literal["templates", "code", "both", "layers", "weights"] = "templates"
     """Modulation of the network. `templates`: each vertex has a scale and a shift of every unit. In
-    classification `code`: the gates of the paper, Eq. (2) to (10). In regression `layers`: each
-    vertex has layers that make scales and shifts from the mean prototype; `weights`: also an offset
-    of every weight."""
+    classification `code`: the gates of the paper, Eq. (2) to (10); `both`: these, and then the
+    templates. In regression `layers`: each vertex has layers that make scales and shifts from the
+    mean prototype; `weights`: also an offset of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
-    """Weight of the negative log-likelihood of the prototypes given the vertices. The gate `code`
-    has the paper's reconstruction errors instead."""
+    """Weight of the negative log-likelihood of the prototypes given the vertices."""
     gamma_s: AboveZero = 1.0
     """Scale of the distances between prototypes and vertices, Eq. (6) of ARML's paper."""
     width: Size = 64
@@ -392,11 +419,16 @@ class ExtendedARMLOptions(InnerOptions):
             offsets=self.gate == "weights",
             key=keys["gate"],
         )
-        if self.gate == "code":
-            options = replace(paper(problem), vertices=self.vertices, gamma_s=self.gamma_s)
-            size = options.width * 2
-            encode = options.encoder(problem, keys)
-            modulate = options.modulation(learned, size, problem, keys)
+        relational = None
+        if self.gate in ("code", "both"):
+            options = replace(paper(problem), vertices=self.vertices)
+            relational, length = options.encoder(problem, keys), options.width * 2
+            gate: Any = options.modulation(learned, length, problem, keys)
+            size = length + (self.vertices if self.gate == "both" else 0)
+            if self.gate == "both":
+                modulate = CodeThenReading(gate, modulate)
+            else:
+                encode, modulate, relational = relational, gate, None
         # Learned rates have the structure of the network that descends.
         start = modulate(learned, jnp.zeros(size, jnp.float32))
         start = replace(start, head=body.head)
@@ -408,6 +440,7 @@ class ExtendedARMLOptions(InnerOptions):
             problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
+            paper=relational,
             reads_features=problem.kind == "classification" and self.gate != "code",
         )
 
@@ -447,15 +480,13 @@ def extended(problem: Problem) -> ExtendedARMLOptions:
     """Our presets.
 
     On pictures the paper's gates tailor the body of the network to the task's code, Eq. (2) to
-    (10). The head is made from the prototypes of the tailored body, with a learned scale, and one
-    inner step on body and head follows, Eq. (1). For regression every vertex has a network, ridge
-    regression finds its head, and the evidence sets the weights of the vertices. For other tasks
-    see `with_templates`.
+    (10), and then templates do. The head is made from the prototypes of the tailored body, with a
+    learned scale, and one inner step on body and head follows, Eq. (1). For regression every vertex
+    has a network, ridge regression finds its head, and the evidence sets the weights of the
+    vertices. For other tasks see `with_templates`.
     """
     if problem.form.like == "pictures":
-        return ExtendedARMLOptions(
-            inner_rate=0.05, inner_steps=1, head="prototypes", gate="code", gamma_s=8**0.5
-        )
+        return replace(with_templates(problem), gate="both", inner_steps=1)
     if problem.kind == "classification":
         return with_templates(problem)
     return replace(
@@ -489,7 +520,7 @@ _EXTENDED_ARML = replace(
     kind="arml",
     options_class=ExtendedARMLOptions,
     title="ARML, extended",
-    about="ARML, extended by us: a head of prototypes for pictures, evidence for regression.",
+    about="ARML, extended by us: gates and templates for pictures, evidence for regression.",
     paper=f"ours, after {ARML_PAPER.paper}",
     preset=extended,
     variants={},

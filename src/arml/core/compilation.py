@@ -22,7 +22,7 @@ ONCE = {
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""For a program that runs once, such as the drawing of initial weights: compile it quickly."""
+"""For a program that runs once, or for milliseconds: compile it quickly."""
 LARGE = {"xla_cpu_use_fusion_emitters": False}
 """For a program that spends its time in convolutions, or runs only for seconds: the fusion emitters
 take most of the compilation, and speed up only long loops over small arrays."""

@@ -1,8 +1,8 @@
 """Models that learn a task from its examples alone, and their weighted mean with the learner.
 
-They are scikit-learn's: logistic regression on the inputs or on the edges of pictures; a Gaussian
-process for functions; for larger tables logistic or ridge regression, a random forest and gradient
-boosting. Where a task is unlike those of the meta-training, one of them may predict better.
+Logistic regression on the inputs or on the edges of pictures; a Gaussian process for functions; for
+tables logistic or ridge regression, for larger ones a random forest and gradient boosting. Where a
+task is unlike those of the meta-training, one of them may predict better.
 
 The weights w of the mean come from examples that were left out: they maximise (stacking [1])
 
@@ -239,22 +239,38 @@ def by_scikit(
 ) -> Function:
     """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
     those that take it. The scale of a number is that of all targets."""
-    from sklearn.preprocessing import StandardScaler
-
     linear = model in LINEAR.values()
     gaps = 0.0 if linear or model == FOREST else np.nan
-    scale = StandardScaler().fit(np.where(x[..., 1] > 0, x[..., 0], 0.0).astype(np.float64))
 
     def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
-        rows = np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
-        return np.asarray(scale.transform(rows)) if linear else rows
+        return np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)
 
+    rows = columns(x)
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if linear and classes is not None:
-            logistic = fitted("logistic", columns(x), y.astype(int), len(classes))
-            return lambda new: logistic(columns(new))
+        if linear:
+            return _linear(classes, columns, rows, y)
         kind = "regression" if classes is None else "classification"
         made = estimator_of(model.replace(" ", "-"), kind) if isinstance(model, str) else model
-        learned = learned_by(made, 0 if classes is None else len(classes), columns(x), y)
+        learned = learned_by(made, 0 if classes is None else len(classes), rows, y)
     return lambda new: learned(columns(new))
+
+
+def _linear(
+    classes: np.ndarray | None, columns: Function, rows: Float[np.ndarray, "n d"], y: np.ndarray
+) -> Function:
+    """Logistic regression, or ridge regression with a penalty of 1, on standardised columns."""
+    middle, unit = rows.mean(axis=0), rows.std(axis=0)
+    unit[unit <= 1e-12 * np.abs(rows).max(axis=0)] = 1.0
+    z = (rows - middle) / unit
+    if classes is not None:
+        found = fitted("logistic", z, y.astype(int), len(classes))
+        return lambda new: found((columns(new) - middle) / unit)
+    mean, scale = y.mean(), float(np.std(y)) or 1.0
+    weights = np.linalg.solve(z.T @ z + np.eye(z.shape[1]), z.T @ (y - mean)) / unit
+
+    def predict(new: np.ndarray) -> Outputs:
+        centre = mean + (columns(new) - middle) @ weights
+        return np.stack([centre, np.full(len(new), scale)], axis=1)
+
+    return predict

@@ -130,18 +130,29 @@ def logistic(
     x: Float[np.ndarray, "n d"], y: np.ndarray, ways: int, weight: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "ways d"], Float[np.ndarray, " ways"]]:
     """The coefficients and the offsets of logistic regression on inputs of mean square 1, from the
-    places `y` of their classes."""
-    from sklearn.linear_model import LogisticRegression  # here, because it is slow to load
+    places `y` of their classes: as scikit-learn's, whose loading takes longer than the first answer
+    about a small table."""
+    from scipy.optimize import minimize  # here, because it is slow to load
+    from scipy.special import log_softmax
 
     weights, offsets, kinds = np.zeros((ways, x.shape[1])), np.full(ways, LACKING), np.unique(y)
     offsets[kinds] = 0
     if len(kinds) > 1 and x.shape[1]:
-        model = LogisticRegression(C=1 / (_PENALTY * weight.sum()), max_iter=1000)
-        found = model.fit(x, y, weight)
-        each: tuple[np.ndarray, ...] = (found.coef_, found.intercept_)
-        if len(kinds) == 2:  # of two classes it states the log-odds of the second
-            each = tuple(np.stack([-a[0], a[0]]) / 2 for a in each)
-        weights[kinds], offsets[kinds] = each
+        rows, member = np.column_stack([x, np.ones(len(x))]), y[:, None] == kinds
+        share = weight[:, None] / weight.sum()
+        # Of two classes the difference is penalised, and the offsets never are.
+        penalty = np.append(np.full(x.shape[1], _PENALTY * (2 if len(kinds) == 2 else 1)), 0)
+
+        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            w = flat.reshape(len(kinds), -1)
+            logs = log_softmax(rows @ w.T, axis=1)
+            slope = (share * (np.exp(logs) - member)).T @ rows + penalty * w
+            return np.sum(penalty * w**2) / 2 - np.sum((share * logs)[member]), slope.ravel()
+
+        start, settings = np.zeros(len(kinds) * rows.shape[1]), {"maxiter": 1000, "gtol": 1e-4}
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", options=settings).x
+        each = found.reshape(len(kinds), -1)
+        weights[kinds], offsets[kinds] = each[:, :-1], each[:, -1]
     return weights, offsets
 
 

@@ -34,7 +34,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
@@ -213,8 +212,7 @@ def compare_seeds(
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
     error, degrees = error_of(differences, means)
     p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
-    half = error * float(stdtrit(degrees, 0.975))
-    return replace(found, ci95=half, p=p, error=error, degrees=degrees)
+    return replace(found, ci95=error * _t(degrees), p=p, error=error, degrees=degrees)
 
 
 def over_trainings(means: Sequence[float]) -> float | None:
@@ -223,7 +221,7 @@ def over_trainings(means: Sequence[float]) -> float | None:
     n = len(means)
     if n < 2 or not np.isfinite(means).all():
         return None
-    return float(stdtrit(n - 1, 0.975) * np.std(means, ddof=1) / math.sqrt(n))
+    return float(_t(n - 1) * np.std(means, ddof=1) / math.sqrt(n))
 
 
 def over_tasks(trainings: Sequence[Scores]) -> float | None:
@@ -246,7 +244,16 @@ def _p(mean: float, error: float, degrees: float) -> float:
     """The two-sided p-value of a mean if the true mean is zero."""
     if error == 0:  # all differences are the same: equal, or certainly different
         return 1.0 if mean == 0 else 0.0
+    from scipy.special import stdtr  # here, because SciPy is slow to load
+
     return float(2 * stdtr(degrees, -abs(mean) / error))
+
+
+def _t(degrees: float) -> float:
+    """The 97.5% quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.975))
 
 
 def probability(p: float) -> str:
