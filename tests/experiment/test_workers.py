@@ -101,6 +101,7 @@ def test_two_workers_share_cores_and_accelerators(accelerators, reserves, tmp_pa
     assert [one["reserves"] for (one,) in found] == [reserves] * 2
 
 
+@pytest.mark.slow
 def test_ray_carries_out_jobs_and_tries_one_again_whose_worker_was_killed(ray, tmp_path):
     found, failed = done(tmp_path, ["echo", "die once", "fail", "none"], workers=2, on=ray)
     assert found[0][0]["pid"] != os.getpid()

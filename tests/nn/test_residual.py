@@ -40,6 +40,7 @@ def test_a_network_has_as_many_weights_as_its_authors_count(options, published):
     assert sum(a.size for _, a in names) - biases == published
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", NETS, ids=["resnet12", "wrn"])
 def test_a_method_learns_with_it(options):
     """A step with numbers dropped differs from one without, and predictions drop nothing."""

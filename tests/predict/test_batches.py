@@ -143,6 +143,7 @@ def test_a_part_of_a_table_is_read_in_batches(photos, tmp_path, monkeypatch):
     assert [*found["late"]][4:] == late[4:]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Ray
 def test_ray_predicts_a_source_and_makes_no_part_twice(ray, photos, tmp_path, monkeypatch, command):
     saved, files, chances = photos

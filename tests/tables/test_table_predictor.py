@@ -195,6 +195,7 @@ def test_a_fold_chooses_its_weights_without_its_own_rows(many):
     assert other.weights != predictor.weights
 
 
+@pytest.mark.slow
 def test_the_check_of_noise_with_many_columns_is_at_chance():
     """Columns are chosen by the labels: of 500 columns of noise, some fit 20 labels well. Whoever
     chooses them with all rows finds 95%."""

@@ -80,6 +80,7 @@ def test_a_callback_ends_a_training_by_true_alone():
             fit(lambda now, answer=answer: answer)
 
 
+@pytest.mark.slow
 def test_any_optimiser_of_optax_trains():
     def fit(outer):
         return arml.fit(build(), TASKS, steps=10, outer=outer, **SMALL).learner

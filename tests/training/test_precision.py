@@ -13,7 +13,7 @@ TASKS = functions_2d(shots=5, queries=5)
 OUTER = arml.OuterOptions(outer_rate=0.01, clip=10.0)
 
 
-@pytest.mark.parametrize("method", ["maml", "arml-paper"])
+@pytest.mark.parametrize("method", ["maml", pytest.param("arml-paper", marks=pytest.mark.slow)])
 def test_a_recipe_learns_in_bfloat16(method):
     with jax.numpy_dtype_promotion("standard"):
         learner = arml.build(method, TASKS, network=MLPOptions(hidden=(16,), init="he"))

@@ -255,7 +255,7 @@ def asked_of(learner: TaskLearner, paths: Sequence[Path], name: str) -> Asked:
     kind = inputs_of(learner)
     for path in paths:
         if not kind.fits(path):
-            found = "a table" if is_table(path) else "no table"
+            found = "a table" if is_table(path) else "not a table"
             raise ValueError(f"{path} is {found}, and {name} reads {kind.many}: {kind.advice}")
     return Asked(tell=tell, watch=_watched)
 

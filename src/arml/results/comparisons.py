@@ -221,7 +221,7 @@ def over_trainings(means: Sequence[float]) -> float | None:
     n = len(means)
     if n < 2 or not np.isfinite(means).all():
         return None
-    return float(_t(n - 1) * np.std(means, ddof=1) / math.sqrt(n))
+    return float(_t(float(n - 1)) * np.std(means, ddof=1) / math.sqrt(n))
 
 
 def over_tasks(trainings: Sequence[Scores]) -> float | None:
