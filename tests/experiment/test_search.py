@@ -133,7 +133,7 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_names_the_best(tmp_path, monke
     assert f"--algorithm.inner-rate {best['values']['algorithm.inner_rate']}" in best["command"]
     assert "--steps" not in best["command"]
     # A rate of 20 steps may not suit 70,000: both commands stand there, and what each trains.
-    assert "trains all 70,000 steps with options that were found in 20" in " ".join(said.split())
+    assert "trains all 70,000 steps with options that were best after 20;" in " ".join(said.split())
     assert best["short"] in said
     assert "--steps 20" in best["short"]
     # Nothing is left to do.
