@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from arml.predict.inputs import missing
-from arml.tables.columns import WIDTHS, Schema, as_table, encoder, schema_of, width_of
-from arml.tables.kinds import KEEP, LEVELS, AnyColumn, targets_in
+from arml.tables.columns import TABLE_WIDTHS, Schema, as_table, encoder, schema_of, width_of
+from arml.tables.kinds import KEEP_HINT, MAX_LEVELS, AnyColumn, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -36,7 +36,7 @@ def parsed(cells, **options):
     table = {"c": cells, "x": [i * i for i in range(len(cells))]}
     schema = schema_of(table, **options)
     if "c" in schema.left_out:
-        return schema.left_out["c"].removesuffix(KEEP)
+        return schema.left_out["c"].removesuffix(KEEP_HINT)
     return schema.columns[0].about(), schema.parse(table)[:, 0], schema.hints
 
 
@@ -478,13 +478,13 @@ def test_dates_that_can_be_read_in_two_orders():
 
 
 def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
-    table = {str(i): RNG.normal(size=40).tolist() for i in range(WIDTHS[-1] + 10)}
+    table = {str(i): RNG.normal(size=40).tolist() for i in range(TABLE_WIDTHS[-1] + 10)}
     y = np.arange(40) % 2
     table["told"] = (y + 0.1 * RNG.normal(size=40)).tolist()
     schema = schema_of(table)
     values, place = schema.parse(table), [*table].index("told")
     encode = encoder(schema, values, y)
-    assert len(encode.owners) == width_of(len(encode.owners)) == WIDTHS[-1] < encode.total
+    assert len(encode.owners) == width_of(len(encode.owners)) == TABLE_WIDTHS[-1] < encode.total
     assert place in encode.owners
     assert 7 in encoder(schema, values, np.asarray(table["7"]) * 3).owners
     # Without labels that speak for it, it is one of many.
@@ -493,9 +493,9 @@ def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
 
 
 def test_the_rarest_of_many_categories_have_no_column():
-    cells = [f"level {i}" for i in range(LEVELS + 3) for _ in range(2 + (i < LEVELS))]
+    cells = [f"level {i}" for i in range(MAX_LEVELS + 3) for _ in range(2 + (i < MAX_LEVELS))]
     schema = schema_of({"many": cells})
     encode = encoder(schema, schema.parse({"many": cells}), np.zeros(len(cells), int))
-    assert encode.total == LEVELS
+    assert encode.total == MAX_LEVELS
     kept = [schema.columns[0].texts[level] for level in encode.level]
-    assert kept == sorted(f"level {i}" for i in range(LEVELS))
+    assert kept == sorted(f"level {i}" for i in range(MAX_LEVELS))

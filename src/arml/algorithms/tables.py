@@ -36,7 +36,7 @@ Differences
   from all values, along an axis of its own.
 - The tokens of the examples know labels, and those of queries do not. The more rows there are, the
   more exactly the places of the examples tell their labels, until the other kernels are not used.
-  So beyond `ROWS` rows, the most in meta-training, a_4 falls with their square.
+  So beyond `FULL_ROWS` rows, the most in meta-training, a_4 falls with their square.
 - ARML's vertices shape the initialisation of a network; here they shape the kernel.
 """
 
@@ -58,19 +58,19 @@ from arml.core.losses import loss_of
 from arml.nn.heads import mask_absent
 from arml.nn.networks import MLP, Linear, linear, mlp
 
-FAR = 4.0
+MAX_DEVIATIONS = 4.0
 """A value is pulled towards the others when it is more standard deviations than this away."""
-DESCRIBED = 11
+COLUMN_NUMBERS = 11
 """Numbers that describe a column."""
-PLACE = 16
+PLACE_SIZE = 16
 """Dimension of a row's place."""
-ROWS = 40
+FULL_ROWS = 40
 """Examples beyond which the places count less."""
-NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
+INITIAL_NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
 """Initial numbers of a task: four shares of kernels, log ridge, log temperature, log noise."""
-FREEDOM = 4
+DEGREES_OF_FREEDOM = 4
 """Degrees of freedom of the predictive distribution of a number: Student's t."""
-MASKED = -1e9
+MASKED_LOGIT = -1e9
 """The logit of a cell that may not be attended to."""
 
 Tokens = Float[Array, "rows columns d"]
@@ -84,7 +84,7 @@ class _Cells(NamedTuple):
     """Cells of rows, in units of the support set; zero where they are missing."""
 
     score: Float[Array, "rows columns"]
-    """Value in standard deviations of the support set, pulled in beyond `FAR`."""
+    """Value in standard deviations of the support set, pulled in beyond `MAX_DEVIATIONS`."""
     rank: Float[Array, "rows columns"]
     """Share of the support set below the value, from -1.73 to 1.73."""
     there: Bool[Array, "rows columns"]
@@ -121,7 +121,7 @@ def _measured(support: Float[Array, "n columns 3"]) -> Callable[[Array], _Cells]
         there = x[..., 1] > 0.5
         value = jnp.where(there, x[..., 0], mean)
         score = (value - mean) / unit
-        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
+        score = score / jnp.sqrt(1 + jnp.square(score / MAX_DEVIATIONS))
         below = jnp.where(known, jnp.sign(value[:, None] - values[None]), 0.0)
         rank = jnp.sum(below, axis=1) / count_of(known, 0) * 1.73
         score, rank, kind = (jnp.where(there, part, 0.0) for part in (score, rank, x[..., 2]))
@@ -288,7 +288,7 @@ def _map(
     that are there, `summed`, and is scaled to the size of one cell's."""
     logits = jnp.einsum(product, q, k)
     scale = (q.shape[-1] * count_of(summed)) ** -0.5
-    return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED), axis=-1)
+    return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED_LOGIT), axis=-1)
 
 
 def layer(d: int, heads: int, *, key: PRNGKeyArray) -> Layer:
@@ -409,7 +409,7 @@ class Tables(MetaLearner):
             remembered.append(own)
         tokens = standard(_mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
-        many = jnp.maximum(jnp.sum(cells.rows) / ROWS, 1.0)
+        many = jnp.maximum(jnp.sum(cells.rows) / FULL_ROWS, 1.0)
         numbers = (reading @ self.settings).at[3].add(-2 * jnp.log(many))
         places = self._places(h, cells)
         return Kernel(measure, cells, columns, films, remembered, places, weights, numbers)
@@ -490,7 +490,7 @@ class Tables(MetaLearner):
         solved = self.solve(task.support)
         centre, scale = self._distribution(solved, task.query.x)
         off = (task.query.y[:, 0] - centre) / scale
-        tail = (FREEDOM + 1) / 2 * jnp.log1p(jnp.square(off) / FREEDOM)
+        tail = (DEGREES_OF_FREEDOM + 1) / 2 * jnp.log1p(jnp.square(off) / DEGREES_OF_FREEDOM)
         return jnp.mean(tail + jnp.log(scale / solved.deviation))
 
 
@@ -522,18 +522,20 @@ class TablesOptions(Options):
             )
         keys = jax.random.split(key, 9)
         d, v = self.width, self.vertices
-        numbers = jnp.asarray(NUMBERS) + 0.1 * jax.random.normal(keys[0], (v, len(NUMBERS)))
+        numbers = jnp.asarray(INITIAL_NUMBERS) + 0.1 * jax.random.normal(
+            keys[0], (v, len(INITIAL_NUMBERS))
+        )
         return Tables(
             embed=linear(8, d, key=keys[1]),
-            describe=linear(DESCRIBED, d, key=keys[2]),
-            code=mlp((DESCRIBED, 2 * d, d), key=keys[3]),
+            describe=linear(COLUMN_NUMBERS, d, key=keys[2]),
+            code=mlp((COLUMN_NUMBERS, 2 * d, d), key=keys[3]),
             vertices=0.5 * jax.random.normal(keys[4], (v, d)),
             scales=0.1 * jax.random.normal(keys[5], (v, self.depth, 2, d)),
             settings=numbers.astype(jnp.float32),
             layers=tuple(
                 layer(d, self.heads, key=k) for k in jax.random.split(keys[6], self.depth)
             ),
-            place=linear(d, PLACE, key=keys[7]),
+            place=linear(d, PLACE_SIZE, key=keys[7]),
             weigh=linear(d, 3, key=keys[8]),
             ways=problem.outputs if problem.kind == "classification" else 0,
             loss=loss_of(problem),

@@ -21,7 +21,7 @@ from arml.results.scores import format_score
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
 
-_TASKS = 1_000
+_SCORED_TASKS = 1_000
 """Tasks that a run is scored on."""
 
 
@@ -102,7 +102,7 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     for runs in sides:
         for run in runs:
             read_config(run)  # before JAX is imported, which takes a second or two
-    tasks = _TASKS if options.tasks is None else options.tasks
+    tasks = _SCORED_TASKS if options.tasks is None else options.tasks
     settings: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
     usual = options.split == "test" and options.steps is None and options.out is None
@@ -120,9 +120,13 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
             if known is not None:
                 return known
             found = evaluate_run(
-                run, **settings, shape=shape, mesh=mesh_of(own_cores()), simple=simple,
+                run,
+                **settings,
+                shape=shape,
+                mesh=mesh_of(own_cores()),
+                simple=simple,
                 watch=partial(display.show, "scoring tasks"),
-            )  # fmt: skip
+            )
             if keeps:
                 keep(found)
             return found

@@ -21,7 +21,7 @@ from arml.results.machine import cores
 from arml.training import checkpoint
 from arml.training.devices import mesh_of, own_cores, sharing
 from arml.training.distributed import Processes, ending, is_first, of_all
-from arml.training.fit import SCORING
+from arml.training.fit import SCORING_STAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,16 +155,22 @@ def _train(
 
     def reading(what: str, done: int, total: int) -> None:
         """Show that images are decoded, or validation tasks scored."""
-        if stop() and what != SCORING:  # the steps in hand are saved first
+        if stop() and what != SCORING_STAGE:  # the steps in hand are saved first
             raise KeyboardInterrupt
         training.saves = True
-        display.show(what if what == SCORING else f"reading {what}", done, total)
+        display.show(what if what == SCORING_STAGE else f"reading {what}", done, total)
 
     with stop.listening(), display:
         reached = run(
-            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices,
-            distributed=distributed, extend=options.extends,
-        ).last  # fmt: skip
+            experiment,
+            folder,
+            watch=training.watch,
+            stop=stop,
+            progress=reading,
+            devices=devices,
+            distributed=distributed,
+            extend=options.extends,
+        ).last
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
@@ -207,9 +213,15 @@ def _train_seeds(
     stop = Stop("stopping after the steps in hand, which are then saved")
     with stop.listening(), display:
         failed = train_seeds(
-            experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
+            experiment,
+            folder,
+            left,
+            workers=workers,
+            watch=watch,
+            stop=stop,
+            on=options.on,
             extend=options.extends,
-        )  # fmt: skip
+        )
     say(console, *(f"seed {seed} failed: {why}" for seed, why in failed.items()))
     if stop():
         say(console, f"stopped and saved; to resume: {again}")

@@ -17,13 +17,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Settings = Mapping[str, bool | int]
 
-ONCE = {
+RUN_ONCE = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
 """For a program that runs once, or for milliseconds: compile it quickly."""
-LARGE = {"xla_cpu_use_fusion_emitters": False}
+FEW_SECONDS = {"xla_cpu_use_fusion_emitters": False}
 """For a program that spends its time in convolutions, or runs only for seconds: the fusion emitters
 take most of the compilation, and speed up only long loops over small arrays."""
 
@@ -46,7 +46,7 @@ def _known(name: str, value: bool | int) -> bool:
     return True
 
 
-def short(function: Callable[P, R], settings: Settings = LARGE) -> Callable[P, R]:
+def short(function: Callable[P, R], settings: Settings = FEW_SECONDS) -> Callable[P, R]:
     """`eqx.filter_jit` for a function that runs for seconds at most: it compiles quickly."""
     # Made at the first call: importing a module must not touch the device.
     compiled = cache(lambda: jit(function, settings))

@@ -190,10 +190,7 @@ def in_words(protocol: Facts) -> str:
         if name in counts or value is None or value is False:
             continue
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        words.append(
-            name if value is True else
-            f"{shown} queries" if name == "queries" else
-            f"{shown} px" if name == "size" else
-            f"{name} {shown}"
-        )  # fmt: skip
+        units = {"queries": "queries", "size": "px"}
+        named = f"{shown} {units[name]}" if name in units else f"{name} {shown}"
+        words.append(name if value is True else named)
     return ", ".join(filter(None, words))

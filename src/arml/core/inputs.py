@@ -45,7 +45,7 @@ class Form:
         return source_of(type(self))
 
 
-OWN = {
+OWN_INPUTS = {
     "vectors": "arml.tables.inputs:Vectors",
     "functions": "arml.tables.inputs:Functions",
     "tables": "arml.tables.inputs:Tables",
@@ -70,20 +70,20 @@ class _Kinds(Registry[Form]):
     can be loaded."""
 
     def known(self, name: str) -> Form:
-        return _own(name) if name in OWN else super().known(name)
+        return _own(name) if name in OWN_INPUTS else super().known(name)
 
     def _entries(self) -> dict[str, Form]:
-        return {**{name: _own(name) for name in OWN}, **self.others}
+        return {**{name: _own(name) for name in OWN_INPUTS}, **self.others}
 
     def add(self, entry: Form) -> None:
-        if entry.name in OWN:
+        if entry.name in OWN_INPUTS:
             raise ValueError(f"arml has inputs {entry.name!r} of its own: choose a new name")
         super().add(entry)
 
 
 @cache
 def _own(name: str) -> Form:
-    return _named(name, EntryPoint(name, OWN[name], "arml.inputs").load())
+    return _named(name, EntryPoint(name, OWN_INPUTS[name], "arml.inputs").load())
 
 
 INPUTS = _Kinds("inputs", _named)

@@ -54,7 +54,7 @@ class Entry:
         return source_of(self.options_class)
 
 
-CONTEXT = ("key", "progress", "split")
+BUILD_CONTEXT = ("key", "progress", "split")
 """Parameters that the caller of `build` passes: they are not options."""
 
 
@@ -67,7 +67,7 @@ def options_of(build: Callable[..., object]) -> type:
     **Raises** `ValueError` in one line for a keyword without a default.
     """
     parameters = signature(build, eval_str=True).parameters
-    options = {name: p for name, p in parameters.items() if name not in CONTEXT}
+    options = {name: p for name, p in parameters.items() if name not in BUILD_CONTEXT}
     required = sum(p.default is p.empty and p.kind < p.KEYWORD_ONLY for p in parameters.values())
     for name, p in options.items():
         if p.kind is p.KEYWORD_ONLY and p.default is p.empty:

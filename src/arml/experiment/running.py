@@ -18,10 +18,10 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.datasets.folders import Progress
-from arml.experiment.held import ARRAYS, SplitsOptions
+from arml.experiment.held import ARRAYS_FILE, SplitsOptions
 from arml.experiment.options import (
     CALLBACKS,
-    REMEDY,
+    RESTORE_HINT,
     Experiment,
     absolute,
     essence,
@@ -46,7 +46,7 @@ from arml.results.files import (
     write_bytes,
     write_json,
 )
-from arml.results.folder import CONFIG, Result, read_config, read_result
+from arml.results.folder import CONFIG_FILE, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.own import OwnOptions
 from arml.tasks.splits import Splits, TasksLike, TasksOptions, splits_of
@@ -55,7 +55,7 @@ from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import (
-    SCORING,
+    SCORING_STAGE,
     Callback,
     Moment,
     OuterOptions,
@@ -68,10 +68,10 @@ from arml.training.fit import (
 )
 from arml.training.provenance import provenance
 
-METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
-BEST = "best"
+METRICS_FILE, CHECKPOINTS_FOLDER = "metrics.jsonl", "checkpoints"
+BEST_FOLDER = "best"
 """The folder of the checkpoint with the best validation score, with `keep` best."""
-_OWN = (CHECKPOINTS, BEST, "explain")
+_RUN_FOLDERS = (CHECKPOINTS_FOLDER, BEST_FOLDER, "explain")
 """The folders in a run folder."""
 
 
@@ -120,17 +120,17 @@ def check_place(folder: Path) -> None:
     """Raise `RunError` for a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
     # An empty name means the current folder.
-    if whole or (folder == Path() and not (folder / CONFIG).is_file()):
+    if whole or (folder == Path() and not (folder / CONFIG_FILE).is_file()):
         raise RunError(
             f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
             "--run runs/mine"
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")
-    if folder.is_dir() and not (folder / CONFIG).exists():
+    if folder.is_dir() and not (folder / CONFIG_FILE).exists():
         # Else checkpoints would lie among folders of pictures, as one more class.
         for path in sorted(folder.iterdir()):
-            if path.is_dir() and path.name not in _OWN:
+            if path.is_dir() and path.name not in _RUN_FOLDERS:
                 raise RunError(
                     f"expected a new folder for the run, got {folder}, which holds other folders, "
                     f"such as {path.name}: name another"
@@ -141,9 +141,9 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
     """Raise `RunError` for a folder that holds a run with other options, before data are read. More
     steps are no other options if they `extend` the run, or if that is None and the rate is
     constant. **Returns** how the training then goes on, in words; empty if it has no more steps."""
-    path = folder / CONFIG
+    path = folder / CONFIG_FILE
     if not path.exists():
-        if checkpoint.latest(folder / CHECKPOINTS) is not None:
+        if checkpoint.latest(folder / CHECKPOINTS_FOLDER) is not None:
             raise RunError(
                 f"{folder} has checkpoints, but no config.json that names their run: restore "
                 "the file, or train in a new folder"
@@ -178,7 +178,7 @@ def _effect(outer: Options, old: int, new: int) -> str:
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
     """Write the experiment into the folder, or check that its data have not changed."""
-    path = folder / CONFIG
+    path = folder / CONFIG_FILE
     if path.exists():
         config = read_config(folder)
         check_same(folder, config.get("sources"), {**splits.sources}, name="data")
@@ -266,12 +266,12 @@ def run(
         with in_turn(mesh):
             check_claim(experiment, folder, extend)
             if first and arrays:
-                write_bytes(folder / ARRAYS, arrays)
+                write_bytes(folder / ARRAYS_FILE, arrays)
             splits, done, now = _opened(experiment, folder, mesh, progress)
             if first:
-                truncate_metrics(folder / METRICS, done)
+                truncate_metrics(folder / METRICS_FILE, done)
                 if not experiment.steps:
-                    checkpoint.save(folder / CHECKPOINTS, 0, now)
+                    checkpoint.save(folder / CHECKPOINTS_FOLDER, 0, now)
         if len({*of_all(mesh, done)}) > 1:
             raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
         watch(done, {})
@@ -281,21 +281,34 @@ def run(
             watch(step, {"loss": loss})
             return stop()
 
-        scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
+        scored = [row for row in read_metrics(folder / METRICS_FILE) if row["step"] <= done]
         falls = score_of(splits.train.problem)[0] == "mse"
         ended = not extend and read_config(folder).get("ended") == done
         if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
             loop = intervals(
-                experiment, now.state, splits.train, splits.validation,
-                key=seeded(experiment.seed)[1], mesh=mesh, each=each,
-                scoring=partial(progress, SCORING) if progress else lambda done, total: None,
-            )  # fmt: skip
+                experiment,
+                now.state,
+                splits.train,
+                splits.validation,
+                key=seeded(experiment.seed)[1],
+                mesh=mesh,
+                each=each,
+                scoring=partial(progress, SCORING_STAGE) if progress else lambda done, total: None,
+            )
             with closing(loop):
                 _follow(
-                    loop, experiment, folder, scored, seconds=float(now.seconds), falls=falls,
-                    mesh=mesh, first=first, watch=watch, stop=stop,
-                    callbacks=[*callbacks, *CALLBACKS.values()]
-                )  # fmt: skip
+                    loop,
+                    experiment,
+                    folder,
+                    scored,
+                    seconds=float(now.seconds),
+                    falls=falls,
+                    mesh=mesh,
+                    first=first,
+                    watch=watch,
+                    stop=stop,
+                    callbacks=[*callbacks, *CALLBACKS.values()],
+                )
     of_all(mesh, 0)  # process 0 has written its files
     return Run(folder)
 
@@ -311,7 +324,7 @@ def _opened(
     if not experiment.steps and named(now.state.learner):
         raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
     claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
-    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS, now) or (0, now))
+    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS_FOLDER, now) or (0, now))
 
 
 def _follow(
@@ -336,23 +349,23 @@ def _follow(
         done, (loss, *validation) = moment.step, moment.record.items()
         for row in ([loss], validation) if first else ():
             if row:
-                append_metric(folder / METRICS, {"step": done, **dict(row)})
+                append_metric(folder / METRICS_FILE, {"step": done, **dict(row)})
         scored.append({"step": done, **moment.record})
         best, later = best_of(scored, falls=falls)
         watch(done, moment.record)
         ended = first and ends(callbacks, moment._replace(folder=folder))
         if ended:
-            write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
+            write_json(folder / CONFIG_FILE, sealed({**read_config(folder), "ended": done}))
         ended = ended or 0 < experiment.patience <= later
         over = any(of_all(mesh, stop() or ended)) or done == experiment.steps
         improved = experiment.keep == "best" and best == done
         if first:
             now = Clocked(moment.state, np.asarray(time.monotonic() - began))
             if improved:
-                checkpoint.save(folder / BEST, done, now)
+                checkpoint.save(folder / BEST_FOLDER, done, now)
             # With the best one, so that a resumed run never has a better one before it.
             if over or improved or done // every > before // every:
-                checkpoint.save(folder / CHECKPOINTS, done, now)
+                checkpoint.save(folder / CHECKPOINTS_FOLDER, done, now)
         if over:
             return
 
@@ -409,8 +422,8 @@ def train_seeds(
 
     def look() -> None:
         for seed, (_, place) in zip(seeds, runs, strict=True):
-            if (place / CONFIG).exists():
-                last = [{"step": 0}, *read_metrics(place / METRICS)][-1]
+            if (place / CONFIG_FILE).exists():
+                last = [{"step": 0}, *read_metrics(place / METRICS_FILE)][-1]
                 watch(seed, last.pop("step"), last)
 
     function = f"{__name__}:{work.__name__}"
@@ -441,18 +454,18 @@ class Run:
                 f"expected a run folder, got {folder}, an {self.config['what']}: open it by "
                 "arml.load, or a predictor by arml.load_predictor"
             )
-        where = str(self.folder / CONFIG)
+        where = str(self.folder / CONFIG_FILE)
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)
         self.problem: Problem = problem_of(self.config.get("problem"), f"{where}: problem")
         """The problem of its tasks."""
         families = self.config.get("families")
-        self.families = read_as(tuple[str, ...], families, f"{where}: families", REMEDY)
+        self.families = read_as(tuple[str, ...], families, f"{where}: families", RESTORE_HINT)
         """The families of its tasks."""
         self.made: Json | None = self.config.get("made")
         """Commit, versions and device of the training."""
         self.inputs: Json | None = self.config.get("inputs")
         """The frozen model that made its inputs from pictures, if there is one."""
-        saved = checkpoint.latest(self.folder / CHECKPOINTS)
+        saved = checkpoint.latest(self.folder / CHECKPOINTS_FOLDER)
         if saved is None:
             raise RunError(
                 f"expected a checkpoint in {folder}, found none: `arml train` with this folder "
@@ -462,7 +475,7 @@ class Run:
         """The last outer step of the training."""
         self._falls = score_of(self.problem)[0] == "mse"
         best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
-        self._place = self.folder / (BEST if best else CHECKPOINTS)
+        self._place = self.folder / (BEST_FOLDER if best else CHECKPOINTS_FOLDER)
         self.step: int = best or saved
         """The outer step of its learner."""
 
@@ -522,7 +535,7 @@ class Run:
     @property
     def metrics(self) -> list[Json]:
         """The records of its training in order: `step` and `loss`, or `step` and `validation`."""
-        return read_metrics(self.folder / METRICS)
+        return read_metrics(self.folder / METRICS_FILE)
 
     @property
     def result(self) -> Result | None:

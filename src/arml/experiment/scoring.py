@@ -85,9 +85,17 @@ def evaluate(
         if kept:
             check_writable(learner.folder)
         found = evaluate_run(
-            learner, tasks=n, split=split, steps=steps, shape=shape, chunk=chunk, mesh=mesh,
-            simple=kept, watch=watch, progress=progress
-        )  # fmt: skip
+            learner,
+            tasks=n,
+            split=split,
+            steps=steps,
+            shape=shape,
+            chunk=chunk,
+            mesh=mesh,
+            simple=kept,
+            watch=watch,
+            progress=progress,
+        )
         if kept:
             keep(found)
         return found.scores
@@ -106,9 +114,17 @@ def evaluate(
     if learner.origin is not None:
         learner = widened(learner, learner.origin.experiment, learner.origin.problem, ways or 0)
     return score_tasks(
-        learner, tasks, n, split=split, steps=steps, trained_on=trained_on, chunk=chunk, mesh=mesh,
-        watch=watch, progress=progress
-    )  # fmt: skip
+        learner,
+        tasks,
+        n,
+        split=split,
+        steps=steps,
+        trained_on=trained_on,
+        chunk=chunk,
+        mesh=mesh,
+        watch=watch,
+        progress=progress,
+    )
 
 
 def _known(shape: Mapping[str, int], tasks: object, whose: str) -> Mapping[str, int]:
@@ -149,9 +165,16 @@ def evaluate_run(
     distribution, chunk = run.tasks(split), chunk or run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = score_tasks(
-        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh,
-        watch=lambda done, _: watch(done, total), progress=progress,
-    )  # fmt: skip
+        learner,
+        run.splits,
+        tasks,
+        split=split,
+        steps=steps,
+        chunk=chunk,
+        mesh=mesh,
+        watch=lambda done, _: watch(done, total),
+        progress=progress,
+    )
     scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
     result = Result(
@@ -180,9 +203,12 @@ def evaluate_run(
     )
     if simple:
         result["simple"] = simple_scores(
-            distribution, tasks, split=split, chunk=chunk,
+            distribution,
+            tasks,
+            split=split,
+            chunk=chunk,
             watch=lambda done: watch(tasks + done, total),
-        )  # fmt: skip
+        )
     return Scored(run, result, scores)
 
 
@@ -227,9 +253,9 @@ def protocol(learner: MetaLearner, tasks: TaskDistribution, *, shared: bool = Fa
     )
 
 
-FLOOR = "logistic regression on the inputs"
-NEAREST = "nearest class mean of the inputs"
-PENALTY = 0.01
+LOGISTIC_NAME = "logistic regression on the inputs"
+NEAREST_NAME = "nearest class mean of the inputs"
+L2_PENALTY = 0.01
 """Half of it times the squared weights is added to the mean loss of logistic regression."""
 
 
@@ -250,14 +276,14 @@ def simple_scores(
     over tasks; none if the tasks are no classification. `watch` is called with the tasks done."""
     if not has_simple(tasks.problem):
         return {}
-    rights: dict[str, list[float]] = {FLOOR: [], NEAREST: []}
+    rights: dict[str, list[float]] = {LOGISTIC_NAME: [], NEAREST_NAME: []}
     for drawn in looks(_drawn, None, tasks, split=split, n=n, chunk=chunk):
         with one_blas_thread():
             for x, y, queries, targets in zip(*drawn, strict=True):
                 guesses = simple_predictions(x, y, queries)
                 for name, right in rights.items():
                     right.append(float(np.mean(guesses[name] == targets)))
-        watch(len(rights[FLOOR]))
+        watch(len(rights[LOGISTIC_NAME]))
     return {name: summary_of(np.asarray(right)) for name, right in rights.items()}
 
 
@@ -281,8 +307,10 @@ def simple_predictions(
     rotation = PCA(svd_solver="full").fit(x)
     inputs, asked = rotation.transform(x), rotation.transform(queries)
     scale = np.sqrt(np.mean(np.sum(inputs**2, axis=1))) + 1e-6
-    logistic = LogisticRegression(C=1 / (PENALTY * len(y)), max_iter=1_000).fit(inputs / scale, y)
+    logistic = LogisticRegression(C=1 / (L2_PENALTY * len(y)), max_iter=1_000).fit(
+        inputs / scale, y
+    )
     classes = np.unique(y)
     means = np.stack([inputs[y == k].mean(axis=0) for k in classes])
     nearest = classes[pairwise_distances_argmin(asked, means)]
-    return {FLOOR: logistic.predict(asked / scale), NEAREST: nearest}
+    return {LOGISTIC_NAME: logistic.predict(asked / scale), NEAREST_NAME: nearest}

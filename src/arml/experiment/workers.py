@@ -28,7 +28,7 @@ Job = dict[str, Any]
 Stopping = Callable[[], bool]
 Carrier = Callable[[str, Job, Path], str]
 """Carries out a function with a job, which is to stop once the path exists; returns the failure."""
-RETRIES = 5
+MAX_RETRIES = 5
 """How often Ray tries a job again whose node or process has died."""
 HANDED_ON = ("ARML_", "GLIBC_", "JAX_", "XLA_", "PYTHONPATH")
 """Beginnings of the variables of the environment that jobs on a cluster get."""
@@ -165,7 +165,7 @@ def _on_ray(on: str) -> Carrier:
     ray = cluster(on)
     gpus = min(1, ray.cluster_resources().get("GPU", 0))
     own = {"env_vars": {"NPROC": "1"}}  # thread of XLA's; Ray sets those of OpenMP
-    task = ray.remote(num_gpus=gpus, max_retries=RETRIES, max_calls=1, runtime_env=own)(call)
+    task = ray.remote(num_gpus=gpus, max_retries=MAX_RETRIES, max_calls=1, runtime_env=own)(call)
 
     def carry(function: str, job: Job, stopped: Path) -> str:
         try:

@@ -39,7 +39,7 @@ from arml.core.episodes import Examples
 from arml.core.learner import Embedding, Learner
 from arml.nn.networks import BaseNetwork, Body, Linear
 
-ABSENT = -1e9
+ABSENT_LOGIT = -1e9
 """The logit of a class without support examples: it is finite, so that gradients are finite, too. A
 learner that was built for 20 classes may get a task with 5."""
 
@@ -74,8 +74,8 @@ def class_means(
 def mask_absent(
     present: Bool[Array, " ways"], logits: Float[Array, "*n ways"]
 ) -> Float[Array, "*n ways"]:
-    """The logits, with `ABSENT` for the classes that are not `present`."""
-    return jnp.where(present, logits, ABSENT)
+    """The logits, with `ABSENT_LOGIT` for the classes that are not `present`."""
+    return jnp.where(present, logits, ABSENT_LOGIT)
 
 
 def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Array, "n ways"]:
@@ -102,7 +102,7 @@ class PrototypeHead(eqx.Module):
         features = net.body(support.x)
         means, present = class_means(features, support.y, self.ways)
         biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
-        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
+        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT_LOGIT))
         return replace(net, head=head)
 
 
@@ -128,7 +128,7 @@ def discriminant(
     away = means - centre
     directions = shrunk_rows(spread, away)
     biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
-    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
+    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT_LOGIT))
 
 
 def quadratic(
@@ -246,7 +246,7 @@ class RidgeHead(eqx.Module):
 
         W = W_0 + V F^T (F V F^T + r I)^-1 (y - F W_0),  V = diag(variances).
 
-    r is 1, plus `ROUNDING` times the trace of F V F^T, so that float32 can solve the system.
+    r is 1, plus `NOISE_SHARE` times the trace of F V F^T, so that float32 can solve the system.
     """
 
     log_variances: Float[Array, " units"]
@@ -287,12 +287,12 @@ class RidgeHead(eqx.Module):
         inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
         kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
         # Large features would make the identity less than the rounding of the kernel.
-        noise = 1 + ROUNDING * jnp.trace(kernel)
+        noise = 1 + NOISE_SHARE * jnp.trace(kernel)
         system = kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype)
         return inputs, system, support.y - net.head(features)
 
 
-ROUNDING = 1e-6
+NOISE_SHARE = 1e-6
 """Noise that a ridge head adds, as a share of the sum of the kernel's eigenvalues."""
 
 

@@ -43,9 +43,9 @@ from arml.nn.networks import (
 from arml.nn.normalisation import batch_norm, moments
 
 T = TypeVar("T")
-SLOPE = 0.1
+LEAKY_SLOPE = 0.1
 """Of LeakyReLU below zero."""
-leaky = jax.nn.initializers.variance_scaling(2 / (1 + SLOPE**2), "fan_out", "normal")
+leaky = jax.nn.initializers.variance_scaling(2 / (1 + LEAKY_SLOPE**2), "fan_out", "normal")
 _he = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
@@ -93,9 +93,13 @@ class Drop(eqx.Module):
         corners = jax.random.bernoulli(self.key, rate, (n, *places, c))
         around = ((0, 0), (size - 1, size - 1), (size - 1, size - 1), (0, 0))
         dropped = jax.lax.reduce_window(
-            jnp.pad(corners, around), False, jax.lax.bitwise_or, (1, size, size, 1), (1, 1, 1, 1),
+            jnp.pad(corners, around),
+            False,
+            jax.lax.bitwise_or,
+            (1, size, size, 1),
+            (1,) * 4,
             "VALID",
-        )  # fmt: skip
+        )
         kept = ~dropped
         return jnp.where(kept, x / jnp.mean(kept, dtype=x.dtype).clip(1e-3), 0)
 
@@ -144,9 +148,9 @@ class ResBlock(eqx.Module):
         used = []
         for i in range(3):
             x, own = self.norms[i](self.layers[i](x), given[i])
-            x = jax.nn.leaky_relu(x, SLOPE) if i < 2 else x + shortcut
+            x = jax.nn.leaky_relu(x, LEAKY_SLOPE) if i < 2 else x + shortcut
             used.append(own)
-        x = jax.nn.leaky_relu(x if self.film is None else self.film(x), SLOPE)
+        x = jax.nn.leaky_relu(x if self.film is None else self.film(x), LEAKY_SLOPE)
         return self.drop(max_pool(x)), (*used, last)
 
 

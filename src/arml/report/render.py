@@ -20,10 +20,9 @@ Block = Json
 
 def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]]) -> str:
     """The page with the blocks of each section by its heading; empty ones are left out."""
-    environment = Environment(
-        loader=(loader := PackageLoader("arml.report")), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=StrictUndefined,
-    )  # fmt: skip
+    loader = PackageLoader("arml.report")
+    options: Json = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, autoescape=True, **options)
     # The style is our own file, and the only text that is not escaped.
     style = Markup(loader.get_source(environment, "style.css")[0])
     filled = {heading: blocks for heading, blocks in sections.items() if blocks}

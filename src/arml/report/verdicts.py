@@ -27,7 +27,7 @@ from arml.report.tables import (
     training_cells,
 )
 from arml.results.comparisons import (
-    SEEDS,
+    MIN_SEEDS,
     Comparison,
     compare_seeds,
     compare_two,
@@ -40,18 +40,18 @@ from arml.results.files import RunError
 from arml.results.folder import read_config, seeds_in
 from arml.results.scores import Scores, check_paired, read_scores
 
-DIFFERENCE = (
+DIFFERENCE_NOTE = (
     "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
     "both have two trainings or more, and over tasks alone otherwise. p has Holm's correction over "
-    f"all differences of the table; it needs {SEEDS} trainings of each."
+    f"all differences of the table; it needs {MIN_SEEDS} trainings of each."
 )
-HOW = (
+INTERVALS_NOTE = (
     "± over trainings is the 95% interval of the mean over trainings, by Student's t; ± over tasks "
-    f"is that of the scores averaged over trainings. {DIFFERENCE}"
+    f"is that of the scores averaged over trainings. {DIFFERENCE_NOTE}"
 )
 
 
-VERDICT = ("Difference", "p", "Verdict")
+VERDICT_COLUMNS = ("Difference", "p", "Verdict")
 """The columns of `Verdicts.cells`."""
 
 
@@ -89,8 +89,10 @@ class Verdicts:
         ]
         better = {"mse": "lower is better; ", "accuracy": "higher is better; "}.get(metric, "")
         about = f"{METRIC_NAMES.get(metric, 'Score')}, {better}{len(first):,} {first.split} tasks"
-        columns = ("Method", *score_head(metric), *VERDICT)
-        return Table(f"Differences from {self.against}", columns, tuple(lines), f"{about}. {HOW}")
+        columns = ("Method", *score_head(metric), *VERDICT_COLUMNS)
+        return Table(
+            f"Differences from {self.against}", columns, tuple(lines), f"{about}. {INTERVALS_NOTE}"
+        )
 
     def cells(self, name: str) -> tuple[str, str, str]:
         """The difference of a method from the reference, p and the verdict, as text."""

@@ -20,7 +20,7 @@ variance of its draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with one run of a method has an
 interval over tasks alone, which is about these trained learners [1]. A p-value is a statement about
-methods, and needs `SEEDS` runs of each; a comparison of fewer is called an indication.
+methods, and needs `MIN_SEEDS` runs of each; a comparison of fewer is called an indication.
 
 [1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
 [2] F. E. Satterthwaite, An Approximate Distribution of Estimates of Variance Components.
@@ -38,11 +38,11 @@ import numpy as np
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
 
-SIGNIFICANCE = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Below this adjusted p-value a difference counts."""
-SEEDS = 5
+MIN_SEEDS = 5
 """A p-value needs as many training runs of each method; fewer give an indication."""
-UNCLEAR = "cannot tell"
+CANNOT_TELL = "cannot tell"
 MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
 """Why the data cannot tell."""
 
@@ -92,7 +92,11 @@ class Comparison:
     @property
     def counts(self) -> bool:
         """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < SIGNIFICANCE
+        return (
+            self.mean is not None
+            and self.adjusted is not None
+            and self.adjusted < SIGNIFICANCE_LEVEL
+        )
 
     @property
     def ahead(self) -> float | None:
@@ -105,7 +109,7 @@ class Comparison:
     def verdict(self) -> str:
         """`better` or `worse`, of a, if the difference is significant; or `cannot tell`."""
         if self.why or self.ahead is None:
-            return UNCLEAR
+            return CANNOT_TELL
         return "better" if self.ahead > 0 else "worse"
 
     @property
@@ -113,7 +117,7 @@ class Comparison:
         """Why the data cannot tell; empty if they can."""
         if any(self.failed):
             return RUN_FAILED
-        if self.mean is not None and min(self.runs) < SEEDS:
+        if self.mean is not None and min(self.runs) < MIN_SEEDS:
             return TOO_FEW
         return "" if self.counts else MAY_BE_CHANCE
 
@@ -136,7 +140,7 @@ class Comparison:
             return f"{over}, p {probability(self.p)}"
         if any(self.failed):
             return f"{over}; no p-value, because runs that failed are left out"
-        return f"{over}; an indication: a p-value needs {SEEDS} training runs of each"
+        return f"{over}; an indication: a p-value needs {MIN_SEEDS} training runs of each"
 
     def to_dict(self) -> Json:
         """The comparison as JSON: `mean`, `ci95`, `p`, `n` (tasks), `runs`, `failed`, and the same
@@ -211,7 +215,7 @@ def compare_seeds(
         return found
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
     error, degrees = error_of(differences, means)
-    p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
+    p = _p(found.mean, error, degrees) if min(runs) >= MIN_SEEDS else None
     return replace(found, ci95=error * _t(degrees), p=p, error=error, degrees=degrees)
 
 

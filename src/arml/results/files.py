@@ -271,7 +271,7 @@ def truncate_metrics(path: Path, step: int) -> None:
         write_bytes(path, b"".join(line for record, line in lines if record["step"] <= step))
 
 
-LOCK = ".lock"
+LOCK_ENDING = ".lock"
 """The file that is locked, which stays unless the folder holds nothing else."""
 
 
@@ -281,7 +281,7 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     process or thread holds it for `patience` seconds, or it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.absolute() / LOCK, timeout=0, is_singleton=True)
+        lock = FileLock(folder.absolute() / LOCK_ENDING, timeout=0, is_singleton=True)
         lock.acquire(timeout=patience)
     except Timeout:
         raise RunError(
@@ -296,8 +296,8 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            if [path.name for path in folder.iterdir()] == [LOCK]:
+            if [path.name for path in folder.iterdir()] == [LOCK_ENDING]:
                 # A process that waits for the deleted file starts again with a new one.
-                (folder / LOCK).unlink()
+                (folder / LOCK_ENDING).unlink()
                 folder.rmdir()
         lock.release()

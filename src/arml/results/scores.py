@@ -165,7 +165,7 @@ def check_paired(a: Scores, b: Scores) -> None:
         )
 
 
-ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step", "shared")
+ABOUT_FIELDS = ("names", "metric", "split", "identity", "inner_steps", "step", "shared")
 
 
 def write_scores(path: Path | str, scores: Scores) -> None:
@@ -176,7 +176,7 @@ def write_scores(path: Path | str, scores: Scores) -> None:
         values=scores.values.astype(np.float32),  # as a learner computes them
         families=scores.families.astype(np.min_scalar_type(int(scores.families.max(initial=0)))),
         tasks=np.array(scores.tasks),
-        about=np.array(json.dumps({name: getattr(scores, name) for name in ABOUT})),
+        about=np.array(json.dumps({name: getattr(scores, name) for name in ABOUT_FIELDS})),
     )
     write_bytes(path, buffer.getvalue())
 

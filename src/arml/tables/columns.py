@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.tables.kinds import (
-    EMPTY,
-    FREE,
-    KEEP,
-    LEVELS,
-    ONE,
-    SUMS,
+    ALLOWED_LEVELS,
+    KEEP_HINT,
+    MAX_LEVELS,
+    NO_VALUES,
+    ONE_VALUE,
+    TOTAL_NAME,
     AnyColumn,
     Category,
     Cells,
@@ -48,18 +48,18 @@ _Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
 """Numbers, days or places of categories; NaN where a cell is missing."""
-COUNTED = 8
+MIN_COUNTED_ROWS = 8
 """Rows from which a column that counts them is recognised."""
-KEY = re.compile(
+ROW_NUMBER_NAME = re.compile(
     r"(.*[ _.-]|.*[a-z](?=I))?(?i:ids?|idx|index|key|rownum|rownames)"
     r"|(?i:unnamed: 0|samples?|rows?|#|((lfd|s|sr|id|row)[. ]*)?(no\.?|nr\.?|number|nummer))"
 )
 """Names of columns that number their rows."""
-RISING = 0.9
+MIN_RANK_CORRELATION = 0.9
 """Rank correlation with the place of the row from which a column rises or falls with the rows."""
-UNINFORMATIVE = (ONE, EMPTY)
+EXPECTED_REASONS = (ONE_VALUE, NO_VALUES)
 """Reasons to leave out a column that nobody would miss."""
-WIDTHS = (4, 8, 16, 32, 64)
+TABLE_WIDTHS = (4, 8, 16, 32, 64)
 """Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
 is the bound."""
 
@@ -163,7 +163,7 @@ class ColumnEncoder(NamedTuple):
 
 
 def encoder(
-    schema: Schema, values: Values, y: np.ndarray, most: float = WIDTHS[-1]
+    schema: Schema, values: Values, y: np.ndarray, most: float = TABLE_WIDTHS[-1]
 ) -> ColumnEncoder:
     """The encoder that is fitted to training rows, whose labels or targets are `y`.
 
@@ -182,7 +182,7 @@ def encoder(
             made.append((place, -1, -1))
         else:
             counts = Counter(cells[cells >= 0].astype(int).tolist())
-            often = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
+            often = sorted(counts, key=lambda level: (-counts[level], level))[:MAX_LEVELS]
             levels = sorted(often) or [0]
             few = [(place, levels[-1], levels[0])]
             made += few if len(levels) < 3 else [(place, level, -1) for level in levels]
@@ -208,7 +208,7 @@ def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.n
 
 def width_of(columns: int) -> int:
     """The width to which so many columns are filled up."""
-    return next(width for width in WIDTHS if width >= columns)
+    return next(width for width in TABLE_WIDTHS if width >= columns)
 
 
 def schema_of(
@@ -254,11 +254,11 @@ def schema_of(
         values = column.parse(cells)[0]
         known = values[~np.isnan(values)]
         if name not in keep and known.std() <= 1e-12 * np.abs(known).max():
-            left_out[name] = ONE
+            left_out[name] = ONE_VALUE
             continue
         free = isinstance(column, Text)
         if name not in keep and not free and (reason := _counts(column, values, y, lines)):
-            counting[name] = reason + KEEP
+            counting[name] = reason + KEEP_HINT
         columns.append(column)
         hints += own
     if errors:
@@ -284,7 +284,7 @@ def sums(table: _Table, lines: Sequence[int] | None) -> list[str]:
         f"{named_cells(name, cells, [len(cells) - 1], lines)} seems to sum up other rows: "
         "remove it if so"
         for name, cells in table.items()
-        if len(cells) > 1 and isinstance(cells[-1], str) and SUMS.fullmatch(cells[-1].strip())
+        if len(cells) > 1 and isinstance(cells[-1], str) and TOTAL_NAME.fullmatch(cells[-1].strip())
     ]
 
 
@@ -293,15 +293,15 @@ def _counts(
 ) -> str:
     """Why a column numbers the rows; empty if it does not."""
     n = len(values)
-    if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
-        if KEY.fullmatch(column.name) and len(np.unique(values)) == n:
+    if isinstance(column, Number) and n >= ALLOWED_LEVELS and np.all(values == np.round(values)):
+        if ROW_NUMBER_NAME.fullmatch(column.name) and len(np.unique(values)) == n:
             return "is a row number, judging by its name"
         # Rows of a file may lie between the examples.
         offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
-        if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
+        if n >= MIN_COUNTED_ROWS and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
             return "counts the rows"
     known = ~np.isnan(values)
-    if y is None or y.dtype.kind == "f" or known.sum() < COUNTED:
+    if y is None or y.dtype.kind == "f" or known.sum() < MIN_COUNTED_ROWS:
         return ""
     values, y = values[known], y[known]
     if np.array_equal(np.sort(values) - values.min(), np.arange(len(y))) and _in_blocks(
@@ -328,7 +328,9 @@ def _rises(values: np.ndarray, y: np.ndarray) -> bool:
         mean = np.maximum(np.bincount(group), 1)
         pair = rankdata(values), np.arange(len(y))
         rank, place = (x - (np.bincount(group, x) / mean)[group] for x in pair)
-        if not np.sum(rank * place) ** 2 > RISING**2 * np.sum(rank**2) * np.sum(place**2):
+        if not np.sum(rank * place) ** 2 > MIN_RANK_CORRELATION**2 * np.sum(rank**2) * np.sum(
+            place**2
+        ):
             return False
     return True
 

@@ -15,7 +15,7 @@ from arml.tables.sheet import Sheet, numbers_of, read_sheet
 if TYPE_CHECKING:
     from arml.tables.predictor import ParsedRows, TablePredictor
 
-BLOCK = 10_000
+BLOCK_ROWS = 10_000
 """Rows of a table between two answers."""
 
 
@@ -116,9 +116,9 @@ class Tables(Vectors):
         def blocks() -> Iterator["ParsedRows"]:
             n = len(rows)
             with asked.watch("predicting rows") as show:
-                for first in range(0, n, BLOCK):
+                for first in range(0, n, BLOCK_ROWS):
                     show(first, n)
-                    yield rows[first : first + BLOCK]
+                    yield rows[first : first + BLOCK_ROWS]
 
         return Queries(sheet.lines, blocks(), keys)
 

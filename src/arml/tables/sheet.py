@@ -24,8 +24,8 @@ from jaxtyping import Float
 from arml.results.machine import extra
 from arml.tables.columns import as_table
 from arml.tables.kinds import (
-    NUMBER,
-    SUMS,
+    NUMBER_CELL,
+    TOTAL_NAME,
     AnyCell,
     Number,
     is_number,
@@ -38,32 +38,32 @@ from arml.tables.kinds import (
     text_of,
 )
 
-DELIMITERS = ",;\t"
+CSV_DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
-COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 """Digits with a decimal comma."""
-THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+COMMA_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Digits whose comma may also separate thousands: 1,234."""
-POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
-UNITS = re.compile(
+UNIT_TEXT = re.compile(
     r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
     re.IGNORECASE,
 )
 """A unit in a cell of its own: cm, [kg/m²], °C."""
-BOOKS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
+BOOK_ENDINGS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
 """Endings of spreadsheets."""
-LARGEST = 2**29
+MAX_BYTES = 2**29
 """Bytes of a compressed file, beyond which it is not read."""
 
 _Cells = dict[str, list[AnyCell]]
 
 
-CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
+EXCEL_CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
 """The begin of a cell in a sheet of an Excel file."""
-OPENED = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
-REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
+ODS_ELEMENT = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
+ODS_REPEAT = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
 """Parts of an OpenDocument file."""
 
 
@@ -149,14 +149,14 @@ def sheet_of_file(
     """`read_sheet` of the bytes of a file of this name. A CSV file is in UTF-8, in UTF-16 with its
     mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
     ending = name.lower().removesuffix(".gz").rpartition(".")[2]
-    if sheet is not None and ending not in BOOKS:
+    if sheet is not None and ending not in BOOK_ENDINGS:
         raise ValueError(f"{name} has no sheets: leave --sheet out")
     parquet = ending == "parquet" and extra("pyarrow.parquet", "parquet", "Parquet files")
     with _reading(name, ending):
         if name.lower().endswith(".gz"):
             with gzip.open(io.BytesIO(data)) as file:
-                data = file.read(LARGEST + 1)
-            if len(data) > LARGEST:
+                data = file.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
                 raise ValueError("it is too large: cut it into several")
         if parquet:
             table = parquet.ParquetFile(io.BytesIO(data))
@@ -166,7 +166,7 @@ def sheet_of_file(
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
             return _records({key: [row.get(key) for row in rows] for key in keys}, name)
-    if ending in BOOKS:
+    if ending in BOOK_ENDINGS:
         _check_book(data, name, most)
         return _book(data, name, sheet, ending, most)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
@@ -232,7 +232,7 @@ def _check_book(data: bytes, where: str, most: Most) -> None:
     they span. **Raises** as `Most.check`."""
     damaged = zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError
     with contextlib.suppress(*damaged), zipfile.ZipFile(io.BytesIO(data)) as book:
-        if sum(one.file_size for one in book.infolist()) > LARGEST:
+        if sum(one.file_size for one in book.infolist()) > MAX_BYTES:
             raise ValueError(f"{where}: it is too large: save the sheet as CSV")
         cells = 0
         for name in book.namelist():
@@ -243,15 +243,15 @@ def _check_book(data: bytes, where: str, most: Most) -> None:
             elif name.startswith("xl/worksheets/"):
                 with book.open(name) as file:
                     while part := file.read(2**20):
-                        cells += len(CELL.findall(part))
+                        cells += len(EXCEL_CELL.findall(part))
                         most.check(where, book=cells)
 
 
 def _check_opened(text: bytes, where: str, most: Most) -> None:
     """The areas of the sheets of an OpenDocument file, where a cell can stand for many."""
     row = column = wide = 0
-    for kind, rest in OPENED.findall(text):
-        times = int(again[1]) if (again := REPEATED.search(rest)) else 1
+    for kind, rest in ODS_ELEMENT.findall(text):
+        times = int(again[1]) if (again := ODS_REPEAT.search(rest)) else 1
         if kind == b"table":
             row = wide = 0
         elif kind == b"table-row":
@@ -399,7 +399,7 @@ def _data(
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
         note = width > 2 and last == [first] and mark
-        if first in column or not (note or (len(last) > 1 and SUMS.fullmatch(first))):
+        if first in column or not (note or (len(last) > 1 and TOTAL_NAME.fullmatch(first))):
             break
         drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
     if len(rows) > 2 and _is_units(*rows[1:]):
@@ -418,7 +418,7 @@ def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
     for place, cell in enumerate(first):
         below = [row[place] for row in others if place < len(row) and not missing(row[place])]
         text = "" if cell is None else str(cell).strip()
-        if text and (not UNITS.fullmatch(text) or text in map(str, below)):
+        if text and (not UNIT_TEXT.fullmatch(text) or text in map(str, below)):
             return False
         numbers = bool(below) and all(is_number(c) or split_number(c) for c in below)
         found = found or bool(text and numbers and strange([text], [0]))
@@ -436,20 +436,20 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
     commas = {}
     for name, cells in columns.items():
         parts = (split_number(cell) for cell in cells if "," in cell)
-        if some := [part[1] for part in parts if part and COMMA.fullmatch(part[1])]:
-            commas[name] = sure or not all(map(THOUSANDS.fullmatch, some))
+        if some := [part[1] for part in parts if part and DECIMAL_COMMA.fullmatch(part[1])]:
+            commas[name] = sure or not all(map(COMMA_THOUSANDS.fullmatch, some))
     pointed = {
         name: [c for c in map(str.strip, cells) if "." in c] for name, cells in columns.items()
     }
     if not any(commas.values()):
         every = itertools.chain.from_iterable(pointed.values())
-        fractions = (NUMBER.fullmatch(c) and not POINTS.fullmatch(c) for c in every)
+        fractions = (NUMBER_CELL.fullmatch(c) and not POINT_THOUSANDS.fullmatch(c) for c in every)
         if not sure or any(fractions):
             return columns
     why = "the file has decimal commas" if commas else "semicolons separate the cells"
     for name, cells in columns.items():
         points = pointed[name]
-        grouped = [cell for cell in points if POINTS.fullmatch(cell)]
+        grouped = [cell for cell in points if POINT_THOUSANDS.fullmatch(cell)]
         unclear = [cell for cell in cells if "," in cell] if not commas.get(name, True) else []
         if unclear or (grouped and (name in commas or len(grouped) == len(points))):
             raise ValueError(
@@ -459,7 +459,9 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
             )
     return {
         name: [
-            c.replace(",", ".") if (part := split_number(c)) and COMMA.fullmatch(part[1]) else c
+            c.replace(",", ".")
+            if (part := split_number(c)) and DECIMAL_COMMA.fullmatch(part[1])
+            else c
             for c in cells
         ]
         if name in commas
@@ -478,7 +480,7 @@ def _delimiter(text: str) -> str:
         counts = [line.count(delimiter) for line in lines[:10]]
         return sum(0 < a == b for a, b in itertools.pairwise(counts)), max(counts, default=0)
 
-    return max(DELIMITERS, key=score)
+    return max(CSV_DELIMITERS, key=score)
 
 
 def _rows(

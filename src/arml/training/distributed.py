@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 
 DEAD_SECONDS = 30
 """Seconds without a sign of life after which a process counts as dead, and the others end."""
-COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+PROCESS_COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
 
 
@@ -54,7 +54,9 @@ class Processes:
                 raise ValueError(
                     f"process must be from 0 to {self.processes - 1}, got {self.process}"
                 )
-        found = self.processes or next((int(os.environ[k]) for k in COUNTS if k in os.environ), 1)
+        found = self.processes or next(
+            (int(os.environ[k]) for k in PROCESS_COUNTS if k in os.environ), 1
+        )
         if batch % (several := found * (devices or 1)):
             raise ValueError(
                 f"batch must be a multiple of the {several} devices of the {found} processes, got "
@@ -121,10 +123,10 @@ def ending(several: bool) -> Iterator[None]:
         if not several:
             raise
         lost = isinstance(error, jax.errors.JaxRuntimeError)
-        _end(f"{_LOST}: " * lost + " ".join(str(error).split()))
+        _end(f"{_LOST_PROCESS}: " * lost + " ".join(str(error).split()))
 
 
-_LOST = "another process of the run has ended; the same command continues it"
+_LOST_PROCESS = "another process of the run has ended; the same command continues it"
 
 
 def _end(why: str) -> None:
@@ -132,5 +134,5 @@ def _end(why: str) -> None:
     os._exit(2)
 
 
-_aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _end(_LOST))
+_aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _end(_LOST_PROCESS))
 """Called where XLA aborts the program, as it does when process 0 is lost."""

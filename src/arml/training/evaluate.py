@@ -134,9 +134,16 @@ def score_tasks(
             watch(done, n)
     values, families = concatenated(parts)
     scores = Scores(
-        values, families, pairing(identity, split), distribution.families, metric, split, identity,
-        steps_of(learner), shared=shared,
-    )  # fmt: skip
+        values,
+        families,
+        pairing(identity, split),
+        distribution.families,
+        metric,
+        split,
+        identity,
+        steps_of(learner),
+        shared=shared,
+    )
     if shared and problem.kind == "classification":
         warnings.warn(
             "the tasks are drawn from the training distribution: if its classes are a list, this "

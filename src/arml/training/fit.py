@@ -41,7 +41,7 @@ from arml.core.checks import (
     check_options,
     check_types,
 )
-from arml.core.compilation import LARGE, jit, vmap
+from arml.core.compilation import FEW_SECONDS, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent
 from arml.core.inputs import write_folder
@@ -360,7 +360,7 @@ def compiled(step: Step, steps: int | None = None) -> Step:
     """A step as a program; or `steps` of them as one loop, whose records are stacked: one dispatch,
     which is faster for small networks."""
     if steps is None:
-        return jit(step, LARGE, donate="all-except-first")
+        return jit(step, FEW_SECONDS, donate="all-except-first")
 
     def looped(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         arrays, static = eqx.partition(state, eqx.is_array)
@@ -440,7 +440,7 @@ def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return weights, training
 
 
-SCORING = "scoring validation tasks"
+SCORING_STAGE = "scoring validation tasks"
 
 
 class NotFiniteError(RunError):
@@ -563,9 +563,14 @@ def intervals(
         if validation is not None and due:
             scoring(0, options.validation_tasks)
             score = score_tasks(
-                state.learner, validation, options.validation_tasks, split="validation",
-                chunk=options.chunk, mesh=mesh, watch=scoring,
-            ).score  # fmt: skip
+                state.learner,
+                validation,
+                options.validation_tasks,
+                split="validation",
+                chunk=options.chunk,
+                mesh=mesh,
+                watch=scoring,
+            ).score
             record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
         yield Moment(done, options.steps, record, state)
 
@@ -682,10 +687,17 @@ def fit(
         validation = splits.validation
     asked = {
         "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
-        "steps": steps, "batch": batch, "interval": interval, "validate_every": validate_every,
-        "validation_tasks": validation_tasks, "scan": scan, "chunk": chunk,
-        "precision": precision, "patience": patience, "keep": keep,
-    }  # fmt: skip
+        "steps": steps,
+        "batch": batch,
+        "interval": interval,
+        "validate_every": validate_every,
+        "validation_tasks": validation_tasks,
+        "scan": scan,
+        "chunk": chunk,
+        "precision": precision,
+        "patience": patience,
+        "keep": keep,
+    }
     changes: Json = {name: value for name, value in asked.items() if value is not None}
     options = replace(_usual(learner, train.problem), **changes)
     options.check()
@@ -701,10 +713,15 @@ def fit(
     falls = score_of(train.problem)[0] == "mse"
     with bar("fit", steps, show=progress) as update:
         loop = intervals(
-            options, state, train, validation, key=seeded(learner.seed)[1], mesh=mesh_of(devices),
+            options,
+            state,
+            train,
+            validation,
+            key=seeded(learner.seed)[1],
+            mesh=mesh_of(devices),
             each=lambda step, loss: update(step, f"loss {loss:.4g}"),
-            scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
-        )  # fmt: skip
+            scoring=lambda done, total: update(None, f"{SCORING_STAGE} {done:,}/{total:,}"),
+        )
         with closing(loop):
             for now in loop:
                 state = now.state
