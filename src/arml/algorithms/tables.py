@@ -5,7 +5,7 @@ column over other examples with a similar label. Tokens attend over columns, the
 queries attend to the support set only [1]. The tokens give a weight for each column and a place for
 each row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
 predicts [3]. Classes are one-hot vectors, so that their number may be any, and no class has an
-output of its own. Numbers have the variance of a Gaussian process. As the ridge grows, the
+separate output. Numbers have the variance of a Gaussian process. As the ridge grows, the
 classifier becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge,
 temperature) and the scales inside the layers are blends of templates: a task reads the vertices of
 a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
@@ -17,8 +17,7 @@ a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
 with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' places.
 
 An input is the cells of a row, `[columns, 3]`: value, whether it is there, kind (1 for the
-indicator of a category). A row without any cell is no example, and a column without any cell is no
-column.
+indicator of a category). Rows and columns without any cell are ignored.
 
 [1] Pfefferle, Hog, Purucker and Hutter, nanoTabPFN, arXiv 2511.03634.
 [2] Yao et al., Automated Relational Meta-learning, ICLR 2020.
@@ -33,9 +32,9 @@ Differences
 - The attention maps are tied [4]: one map of columns serves all rows, and one map of rows serves
   all columns. There are no positions, so permuting columns or rows permutes the tokens.
 - No token attends to a missing cell, and no value of it reaches the kernel: it is at distance one
-  from all values, along an axis of its own.
-- The tokens of the examples know labels, and those of queries do not. The more rows there are, the
-  more exactly the places of the examples tell their labels, until the other kernels are not used.
+  from all values, along a separate axis.
+- The tokens of the examples contain labels, and those of queries do not. With more rows the
+  positions of the examples show their labels more exactly, until the other kernels are not used.
   So beyond `FULL_ROWS` rows, the most in meta-training, a_4 falls with their square.
 - ARML's vertices shape the initialisation of a network; here they shape the kernel.
 """
@@ -63,7 +62,7 @@ MAX_DEVIATIONS = 4.0
 COLUMN_NUMBERS = 11
 """Numbers that describe a column."""
 PLACE_SIZE = 16
-"""Dimension of a row's place."""
+"""The dimension of a row's position."""
 FULL_ROWS = 40
 """Examples beyond which the places count less."""
 INITIAL_NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
@@ -238,8 +237,8 @@ class Layer(eqx.Module):
     ) -> tuple[Tokens, Remembered]:
         """The cells after one layer, and the part of them that queries will need.
 
-        `alike` says how alike the labels of two rows of the support set are. For queries, `support`
-        is the part of the support set that they need. `film` scales and shifts the input of the
+        `alike` is the similarity of the labels of two support rows. For queries, `support` is the
+        part of the support set that they need. `film` scales and shifts the input of the
         small network.
         """
         seen = there.astype(h.dtype)
@@ -319,7 +318,7 @@ class Kernel(NamedTuple):
 
     def between(self, cells: _Cells, places: _Places) -> Float[Array, "rows n"]:
         """K between rows and the support set, all four parts positive definite. Eq. (1). A missing
-        cell is at distance one, along an axis of its own, from each cell that is there."""
+        cell is at distance one, along a separate axis, from each cell that is there."""
         shares, others = jax.nn.softmax(self.numbers[:4]), self.cells
         linear, smooth, steps = self.weights
         here, there = (c.there.astype(jnp.float32) for c in (cells, others))
@@ -505,7 +504,7 @@ class TablesOptions(Options):
     heads: Size = 2
     """Heads of attention; they divide the width."""
     vertices: Size = 8
-    """Vertices of the meta-knowledge graph, each with a template; one for no graph."""
+    """Vertices of the meta-knowledge graph, each with a template; one means no graph."""
 
     def check(self) -> None:
         super().check()

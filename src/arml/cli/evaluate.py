@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
 
 _SCORED_TASKS = 1_000
-"""Tasks that a run is scored on."""
+"""The number of tasks on which a run is scored."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _check_seeds(runs: Sequence[Path]) -> None:
         own = run.experiment
         if (own.recipe, fingerprint(own)) != (first.recipe, fingerprint(first)):
             raise RunError(
-                f"{run.folder} has other options than {runs[0]}, and is no seed of the same "
+                f"{run.folder} has other options than {runs[0]}, and is not a seed of the same "
                 "experiment: move one of them to another folder"
             )
         if not run.is_over:

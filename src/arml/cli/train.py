@@ -1,4 +1,4 @@
-"""`arml train`: reads the options, trains one seed or several, shows progress, stops when asked."""
+"""`arml train`: reads the options, trains one seed or several, shows progress, and can stop."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class TrainOptions(TrainingOptions):
     """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
     extend: bool = False
     """Go on with a run of fewer steps though its schedule is made anew; where the rate is constant,
-    --steps alone does."""
+    only --steps does."""
     joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
 
     @property

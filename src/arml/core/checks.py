@@ -91,8 +91,8 @@ def _types(cls: type) -> dict[str, object]:
 
 
 def _lacking(kind: Any, value: object) -> str:
-    """The values that the type allows, in words, if `value` is none of them; else empty. Types that
-    options of the command line do not have allow everything."""
+    """The values that the type allows, in words, if `value` is not one of them; else empty. Types
+    that command-line options do not have allow everything."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     number: Any = None if isinstance(value, bool) else value
     if origin is Annotated:

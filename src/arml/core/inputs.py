@@ -1,6 +1,6 @@
 """The kinds of inputs by name, and what networks and methods must know of each.
 
-A kind is an object. This half of it says what one input is for mathematics; `arml.Inputs`, its
+A kind is an object. This half describes one input for the mathematics; `arml.Inputs`, its
 subclass, adds how people's own inputs are read, learned and shown. Nothing here loads JAX.
 """
 
@@ -53,7 +53,7 @@ OWN_INPUTS = {
     "texts": "arml.texts.inputs:Texts",
     "photographs": "arml.photographs.inputs:Photographs",
 }
-"""Where the package's own kinds are, as entry points name those of others."""
+"""Where the package's kinds are, written like the entry points of other packages."""
 
 
 def _named(name: str, options_class: type[Form]) -> Form:
@@ -77,7 +77,7 @@ class _Kinds(Registry[Form]):
 
     def add(self, entry: Form) -> None:
         if entry.name in OWN_INPUTS:
-            raise ValueError(f"arml has inputs {entry.name!r} of its own: choose a new name")
+            raise ValueError(f"arml has inputs {entry.name!r} already: choose a new name")
         super().add(entry)
 
 

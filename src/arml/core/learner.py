@@ -137,7 +137,7 @@ class MetaLearner(eqx.Module):
 
 
 class Learner(MetaLearner):
-    """A meta-learner that knows the problem of its tasks, and so its loss."""
+    """A meta-learner that holds the problem of its tasks, which defines its loss."""
 
     problem: Problem = eqx.field(static=True, kw_only=True)
     loss: Loss = eqx.field(static=True, init=False)

@@ -14,7 +14,7 @@ from arml.plugins.identity import identity_of
 
 
 class _Static:
-    """Holds an object that JAX must not look into; equal only to a holder of the same object."""
+    """Wraps an object whose contents JAX must not read; equal only to a wrapper of the same one."""
 
     def __init__(self, value: object) -> None:
         self.value = value

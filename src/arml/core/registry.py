@@ -62,7 +62,7 @@ def options_of(build: Callable[..., object]) -> type:
     """A class of options whose fields are the parameters of a function that have defaults.
 
     `options.build(...)` calls the function with them. It leaves out arguments for which the
-    function has no parameter, so that a class of tasks may take the place of the function.
+    function has no parameter, so that a class of tasks may replace the function.
 
     **Raises** `ValueError` in one line for a keyword without a default.
     """
@@ -113,7 +113,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
     - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
       `arml.tasks` or `arml.networks`.
-    - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
+    - `entry`: makes an entry from the keywords `name`, `options_class` and its other fields.
     """
 
     def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
@@ -130,7 +130,7 @@ class Registry(Mapping[str, E], Generic[E]):
         """The entries that are not the package's own. **Raises** `ValueError` in one line for an
         entry point or a plug-in that cannot be loaded."""
         while self._points:
-            point = self._points.pop(0)  # first: what is loaded asks registries, too
+            point = self._points.pop(0)  # first: the loaded module may also use registries
             try:
                 found = point.load()
             except (Exception, SystemExit) as error:
@@ -164,7 +164,7 @@ class Registry(Mapping[str, E], Generic[E]):
         **Raises** `ValueError` in one line.
         """
         if entry.name in self._own:
-            raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
+            raise ValueError(f"arml has a {self.part} {entry.name!r} already: choose a new name")
         self._others[entry.name] = entry
 
     def known(self, name: str) -> E:

@@ -1,7 +1,7 @@
 """`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why; and
 how many steps fit in the minutes that a training may take.
 
-ProtoNet learns pictures and vectors of one's own: no other method was better there by more than
+ProtoNet learns your own pictures and vectors: no other method was better there by more than
 chance (`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
 """
 
@@ -34,8 +34,8 @@ SHORT_MINUTES = 5.0
 AVERAGED_SHARE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
 DEFAULT_MINUTES = 10.0
-"""How long a training takes if nothing is asked for. Learners of pictures were nearly as good after
-three minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
+"""How long a training takes by default. Learners of pictures were nearly as good after three minutes
+as after ten (`benchmarks/results/time_to_accuracy.json`)."""
 TRIAL_SECONDS = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 END_SECONDS = 8.0
@@ -55,7 +55,7 @@ class _Family(NamedTuple):
     split: Parts | None = None
     """The split that its folders state."""
     left_out: int = 0
-    """Its files that are no pictures."""
+    """Its files that are not pictures."""
 
 
 def choose(
@@ -105,7 +105,7 @@ def choose(
     examples = sum(sum(family.counts.values()) for family in families)
     least, poorest, name = _smallest(families)
     others = sum(family.left_out for family in families)
-    left = f"; left out: {others} files that are no {what}" if others else ""
+    left = f"; left out: {others} files that are not {what}" if others else ""
     lines = [
         f"data: families {len(families)}, classes {classes:,}, {what} {examples:,}{left}",
         f"ways {tasks.ways}, shots {tasks.shots}, queries {tasks.queries}: the smallest class, "

@@ -77,13 +77,13 @@ class Blobs(TaskDistribution):
 
 
 class Outcome(NamedTuple):
-    """What one task made of a learner."""
+    """The outcomes of adapting a learner to one task."""
 
     predictions: Array
     backwards: Array
-    """The same queries, asked in the opposite order."""
+    """The same queries in the opposite order."""
     apart: Array
-    """The first query, asked by itself."""
+    """The first query without the others."""
     before: Array
     """Support loss without inner steps."""
     after: Array
@@ -114,7 +114,7 @@ def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, 
 
 
 GRADIENT_RECORDER = optax.chain(optax.trace(0.0), optax.sign_sgd(1e-5))
-"""Small steps against the gradient's signs; its state is the gradient that it was given."""
+"""Small steps against the gradient's signs; its state is the gradient that it got."""
 
 
 class Trained(NamedTuple):
@@ -318,8 +318,8 @@ def queries_seen(case: Case) -> str:
         return ""
     return (
         "the outer loss of a query changes with the label of another, so the adaptation in "
-        "meta_loss saw the queries: adapt must see the support set alone, and a training loss far "
-        "below that of new tasks is no success"
+        "meta_loss saw the queries: adapt must see only the support set, and a training loss far "
+        "below that of new tasks is not a success"
     )
 
 
@@ -482,12 +482,12 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
 
 
 QUERIES_NOTE = "meta_loss_sees_the_queries"
-"""The name of a finding that is no check: some published methods do this on purpose."""
+"""The name of a finding that is not a check: some published methods do this on purpose."""
 _FRESH_PROCESS = "a_fresh_process_gives_the_same_result"
 
 
 def _is_found_elsewhere(options: type) -> bool:
-    """Whether a fresh process has a part, too: one of a package, or of an announced plug-in."""
+    """Whether a fresh process also has a part: one of a package, or of an announced plug-in."""
     file = getattr(sys.modules.get(options.__module__), "__file__", None)
     ours = source_of(options) is None
     return ours or package_of(options.__module__) is not None or file in announced()

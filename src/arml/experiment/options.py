@@ -101,11 +101,11 @@ REGISTRIES: dict[str, Registry[Any]] = {
 
 
 def metric_of(tasks: TasksOptions) -> str:
-    """The score of such tasks, from their options: `accuracy` or `mse`."""
+    """The score of these tasks, from their options: `accuracy` or `mse`."""
     own: str | None = getattr(tasks, "metric", None)
     if own is not None:
         return own
-    # Nothing but the tasks themselves tells the kind of a user's own.
+    # Only your own tasks themselves show their kind.
     known = isinstance(tasks, OwnOptions)
     return score_of(splits_of(tasks).train.problem if known else TASKS.of(tasks).problem)[0]
 
@@ -272,8 +272,7 @@ def from_json(value: object, where: str) -> Experiment:
 
 
 def problem_of(value: object, where: str = "problem") -> Problem:
-    """The problem that JSON holds. **Raises** `RunError` for JSON that is no problem, or one that
-    no task can have."""
+    """The problem that JSON holds. **Raises** `RunError` if no task can have it."""
     if isinstance(value, dict) and isinstance(value.get("features"), list):
         value = problem_fields(value)
     problem = read_as(Problem, value, where, RESTORE_HINT)

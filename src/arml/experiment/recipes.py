@@ -55,7 +55,7 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
     for part, options in changes.items():
         if part != "experiment":
             old = getattr(experiment, part)
-            # A user's own network may have no such option.
+            # Your own network may not have this option.
             known = {field.name for field in fields(old)}
             own[part] = replace(old, **{k: v for k, v in options.items() if k in known})
     return replace(experiment, **own)
@@ -365,9 +365,9 @@ def build(
     for part in (experiment.algorithm, experiment.network, experiment.outer):
         check_options(part)
     learner = built(experiment, problem)
-    # A learner with a constructor of its own has no such argument: it has the usual options.
+    # A learner with its own constructor lacks this argument and has the usual options.
     with contextlib.suppress(TypeError):
-        # Seed and steps are no part of it: learners of one recipe share their compiled programs.
+        # Seed and steps are not part of it: learners of one recipe share their compiled programs.
         return replace(learner, origin=_Origin(replace(experiment, seed=0, steps=0), problem))
     return learner
 
@@ -433,7 +433,7 @@ def _wider(leaf: Array, shape: tuple[int, ...]) -> Array:
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
     """The learner with its initial weights, which depend on the experiment's seed. It can be
-    called inside `eqx.filter_eval_shape`, for the shapes alone."""
+    called inside `eqx.filter_eval_shape`, only for the shapes."""
     return _drawn(*_parts(experiment, problem))
 
 

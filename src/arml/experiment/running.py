@@ -83,7 +83,7 @@ class Clocked(eqx.Module):
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
-    """A checkpoint of the experiment, with shapes in the place of arrays."""
+    """A checkpoint of the experiment, with shapes instead of arrays."""
 
     def first() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
@@ -231,7 +231,7 @@ def run(
     - `changes`: other options of the experiment, such as `steps` and `seed`.
     - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
       than half a second it is called after every step, with the mean loss of the interval so far.
-    - `stop`: asked whenever `watch` was called; once true, the state is saved and the run ends.
+    - `stop`: called after each `watch`. Once it is true, the state is saved and the run ends.
     - `progress`: called with a text, a number and the total, while images are decoded and while
       validation tasks are scored.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
@@ -242,7 +242,7 @@ def run(
     - `callbacks`: called with a `Moment` after each interval, as those of `arml.fit`; so are those
       that were registered.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
-      this call. The folder and the data must be readable by all; process 0 alone writes.
+      this call. The folder and the data must be readable by all. Only process 0 writes.
 
     **Returns** the `Run`; its `last` is the step that was reached: `experiment.steps`, unless the
     run was stopped, or ended early by its `patience` or a callback.
@@ -342,7 +342,7 @@ def _follow(
     callbacks: Sequence[Callback],
 ) -> None:
     """Train to the end, or until somebody stops it, and keep the folder's files. `scored` are the
-    records so far, which took `seconds`; process 0 alone writes."""
+    records so far, which took `seconds`. Only process 0 writes."""
     began, every = time.monotonic() - seconds, experiment.checkpoint_every
     for moment in loop:
         before = scored[-1]["step"] if scored else 0
@@ -443,7 +443,7 @@ class Run:
         run = arml.Run("runs/sines")
         run.learner; run.tasks("test"); run.metrics; run.scores
 
-    **Raises** `RunError` in one line if the folder is no run, has no checkpoint, or is damaged.
+    **Raises** `RunError` in one line if the folder is not a run, has no checkpoint, or is damaged.
     """
 
     def __init__(self, folder: Path | str) -> None:

@@ -3,7 +3,7 @@
 The tasks of a split are the same for every run, so two runs are compared task by task.
 
 Beside it are the scores of classifiers that need no meta-training: they learn each task from its
-support set alone, on the raw inputs. A learner that is not above them has learned nothing useful.
+support set only, on the raw inputs. A learner that is not above them has learned nothing useful.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def evaluate(
         scores = arml.evaluate(fitted.learner, tasks, n=200)
         scores.mean, scores.ci95, scores.by_family()
 
-    Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
+    Task `i` depends on the split and on `i` only, so that the scores of two learners are paired:
     see `arml.compare`.
 
     **Arguments**
@@ -148,14 +148,14 @@ def evaluate_run(
     watch: Callable[[int, int], None] = lambda done, total: None,
     progress: bool | None = False,
 ) -> Scored:
-    """Score a run on the first `tasks` tasks of a split of its own: see `evaluate`. `shape` are
-    `ways`, `shots` or `queries` that are not those of the training; `simple` says to score simple
-    classifiers, too. **Raises** `RunError` for a folder that is not a run or is damaged."""
+    """Score a run on the first `tasks` tasks of one of its splits: see `evaluate`. `shape` are
+    `ways`, `shots` or `queries` that are not those of the training; `simple` also scores simple
+    classifiers. **Raises** `RunError` for a folder that is not a run or is damaged."""
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
     run = run if isinstance(run, Run) else Run(run)
     if shape:
-        run, learner = Run(run.folder), run.learner  # with tasks of its own
+        run, learner = Run(run.folder), run.learner  # with its own tasks
         _known(shape, run.experiment.tasks, f"the tasks of {run.experiment.recipe}")
         learner = widened(learner, run.experiment, run.problem, shape.get("ways", 0))
         run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
@@ -260,7 +260,7 @@ L2_PENALTY = 0.01
 
 
 def has_simple(problem: Problem) -> bool:
-    """Whether simple classifiers suit a problem. The cells of tables are no plain numbers."""
+    """Whether simple classifiers suit a problem. The cells of tables are not plain numbers."""
     return problem.kind == "classification" and problem.form.plain
 
 
@@ -273,7 +273,7 @@ def simple_scores(
     watch: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Score]:
     """The mean accuracy of simple classifiers on the first `n` tasks of a split, with its interval
-    over tasks; none if the tasks are no classification. `watch` is called with the tasks done."""
+    over tasks; none if the tasks are not classification. `watch` is called with the tasks done."""
     if not has_simple(tasks.problem):
         return {}
     rights: dict[str, list[float]] = {LOGISTIC_NAME: [], NEAREST_NAME: []}

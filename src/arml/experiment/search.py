@@ -150,7 +150,7 @@ def tune(
     on: str | None = None,
 ) -> "list[optuna.trial.FrozenTrial]":
     """Try `trials` choices of the experiment's options in `folder`, all processes together, or
-    continue an earlier call. `workers` trials run at a time, each in a process of its own if there
+    continue an earlier call. `workers` trials run at a time, each in a separate process if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
     address of a database for Optuna's record, which then holds a study of the folder's name; `on`
     names the place of the workers, as in `carry_out`. **Returns** the trials that are over, the
@@ -428,7 +428,7 @@ def _score(
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
-        jax.clear_caches()  # each trial compiles programs of its own
+        jax.clear_caches()  # each trial compiles its own programs
     if behind:
         raise pruned
     # It may have ended early by its patience.

@@ -60,14 +60,14 @@ def read_state(file: Path | str) -> State:
     except Exception as error:  # damaged files, and objects that are refused, of many kinds
         why = " ".join(str(error).split())[:160]
         raise RunError(
-            f"{file}: expected a safetensors file, or a PyTorch file of tensors alone ({why}); "
+            f"{file}: expected a safetensors file, or a PyTorch file of only tensors ({why}); "
             "save the state_dict by itself"
         ) from error
     states = [
         {name: one.numpy() for name, one in some.items() if hasattr(one, "numpy")}
         for some in _dictionaries(loaded)
     ]
-    # Beside the weights a file may hold, say, the optimiser's state.
+    # Beside the weights a file may hold the optimiser's state, for example.
     return max(states, key=lambda state: sum(a.ndim == 4 for a in state.values()), default={})
 
 

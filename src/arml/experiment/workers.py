@@ -1,4 +1,4 @@
-"""Many jobs, each in a process of its own: on the cores of this machine, or on a Ray cluster.
+"""Many jobs, each in a separate process: on the cores of this machine, or on a Ray cluster.
 
 `carry_out` is the interface, with a carrier for each place. Seeds, sweeps and the study use it. If
 the process that called it is killed, its workers notice, save their state, and end. On Ray a job
@@ -46,8 +46,8 @@ def carry_out(
 ) -> Iterator[tuple[int, str]]:
     """Call `MODULE:FUNCTION` once for each job in its own process, `workers` at a time. It gets the
     job, and a `stop`: once that returns True, it saves its work and returns. `folder` gets the
-    logs of this machine's workers. Twice a second `watch` is called and `stop` asked; once true, no
-    other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray cluster.
+    logs of this machine's workers. Twice a second `watch` and `stop` are called. Once `stop`
+    is true, no other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray cluster.
     **Returns** an iterator over the jobs that have ended: the number and the failure, "" for none.
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ are linked, and by intervention how the loss of each family changes without a pa
 
 Differences: the paper shows one task of each family and does not state its threshold. Here are also
 the mean and the standard deviation over many tasks. The threshold is the median link, so half of
-the links are drawn, whatever their scale. `vertex_links_reach_tasks` says whether the drawn links
+the links are drawn, whatever their scale. `vertex_links_reach_tasks` shows whether the drawn links
 can change the reading of a task at all: in the authors' wiring they cannot.
 """
 
@@ -43,7 +43,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     how much each family reads each vertex, in all and by prototype, and the effects of
     interventions. The report of the run shows them too if `out` is the folder `explain` in it.
     **Returns** the files written, `explain.json` first. **Raises** `RunError` in one line for a
-    folder that is not a trained run, a learner with nothing inside to show, too few tasks to have
+    folder that is not a trained run, a learner without anything to show, too few tasks to have
     one of each family, and a folder that cannot be written."""
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")

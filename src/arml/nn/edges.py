@@ -17,7 +17,7 @@ import numpy as np
 EDGE_DIRECTIONS, SIDE_CELLS = 9, 4
 """Directions of a histogram, and cells along a side."""
 HISTOGRAM_SIZE = (SIDE_CELLS - 1) ** 2 * 4 * EDGE_DIRECTIONS
-"""Numbers that a picture comes to."""
+"""Numbers that describe a picture."""
 
 
 def histograms(pictures: Any, xp: ModuleType) -> Any:

@@ -3,7 +3,7 @@ are made from a task's examples: one that chooses the nearest prototype, and rid
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
-the first inner step [1]. A head that all tasks share knows nothing of the classes there.
+the first inner step [1]. A shared head does not depend on the task's classes there.
 
 With W the pooled covariance within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a
 linear head again: regularised linear discriminant analysis with equal priors [4]. With a covariance
@@ -21,7 +21,7 @@ direction in which the examples of a class differ, distances count for less.
 [5] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
     (Simple CNAPS). One example has no covariance: for a class of one shot Q_k is the identity here,
     which gives the plain distance; the paper takes the covariance of the task, whose largest
-    directions are those that tell the classes apart. Covariances divide by the number of examples.
+    directions are those that separate the classes. Covariances divide by the number of examples.
 """
 
 import math
@@ -40,7 +40,7 @@ from arml.core.learner import Embedding, Learner
 from arml.nn.networks import BaseNetwork, Body, Linear
 
 ABSENT_LOGIT = -1e9
-"""The logit of a class without support examples: it is finite, so that gradients are finite, too. A
+"""The logit of a class without support examples: it is finite, so that gradients are also finite. A
 learner that was built for 20 classes may get a task with 5."""
 
 Samples = Float[Array, "n d"]
@@ -118,7 +118,7 @@ def discriminant(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Linear:
     """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
-    term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
+    term that all classes share. W divides by the examples less the classes, and is 0 with one shot."""
     means, present = class_means(features, y, ways)
     # A product, and not means[y], which ONNX files have no operator for.
     own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
@@ -241,7 +241,7 @@ class RidgeHead(eqx.Module):
     """Gives a network the head that ridge regression finds on its features of the support set [2].
 
     It is the mean of the posterior of a Bayesian head [3]. The head that all tasks share, W_0, is
-    the mean of the prior; each unit has a variance of its own, in units of the noise's. With
+    the mean of the prior; each unit has its own variance, in units of the noise's. With
     F = [features, 1] the solution is that of a system as large as the support set:
 
         W = W_0 + V F^T (F V F^T + r I)^-1 (y - F W_0),  V = diag(variances).
@@ -258,7 +258,7 @@ class RidgeHead(eqx.Module):
         if not isinstance(net.head, Linear):
             raise ValueError(
                 "a ridge head needs a network whose head is an arml.nn.linear, got "
-                f"{type(net.head).__name__}: give arml.network such a head"
+                f"{type(net.head).__name__}: give arml.network a ridge head"
             )
         return cls(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))
 
@@ -298,7 +298,7 @@ NOISE_SHARE = 1e-6
 
 EXCEPTIONS = {
     "test_adaptation_lowers_the_support_loss": (
-        "at one shot the prototypes are the examples, and the support loss starts at rounding"
+        "with one shot the prototypes are the examples, and the support loss starts at rounding"
     )
 }
 """Exceptions from the contract tests, for methods whose head starts from prototypes."""

@@ -40,7 +40,7 @@ LINE_DASHES: list[str | tuple[int, tuple[float, ...]]] = [
 ]
 STYLE_FILE = Path(__file__).parent / "templates" / "arml.mplstyle"
 styled = matplotlib.style.context(STYLE_FILE, after_reset=True)
-"""Draws in our style and leaves the program's own settings as they are."""
+"""Draws in our style and leaves the settings of the program unchanged."""
 
 
 def heat(

@@ -57,7 +57,7 @@ def mean_links(explain: JsonView) -> np.ndarray:
 
 def strong_links(explain: JsonView) -> tuple[np.ndarray, np.ndarray]:
     """The ends `[links, 2]` and the weights `[links]` of the links of at least the threshold. A
-    weight of zero is no link: vertices with templates may have none."""
+    weight of zero is not a link: vertices with templates may have none."""
     links = mean_links(explain)
     ends = np.argwhere(np.triu((links >= explain["threshold"]) & (links > 0), 1))
     return ends, links[tuple(ends.T)]
@@ -126,7 +126,7 @@ def _draw_circle(axes: Axes, explain: JsonView, read: np.ndarray) -> None:
 DIVERGING_COLOURS = LinearSegmentedColormap.from_list(
     "arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"]
 )
-"""Gain, nothing, loss: told apart by lightness and hue, and by the sign in the cell."""
+"""Gain, nothing, loss: they differ in lightness and hue, and in the sign in the cell."""
 CODE_LABELS = {
     "equal_vertices": "equal\nvertices",
     "mean": "mean\ncode",

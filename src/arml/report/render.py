@@ -15,7 +15,7 @@ from arml.report.curves import render
 from arml.results.files import Json
 
 Block = Json
-"""A part of a section: `macro` says which one of `blocks.html` draws it."""
+"""A part of a section: `macro` names the macro of `blocks.html` that draws it."""
 
 
 def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]]) -> str:

@@ -38,7 +38,7 @@ class Line:
 
 
 LINE_KINDS = {"floor": "best possible", "simple": "for comparison"}
-"""Kinds of lines that are no recipes, and the words for them."""
+"""Kinds of lines that are not recipes, and their labels."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from arml.results.scores import Scores, check_paired, read_scores
 
 DIFFERENCE_NOTE = (
     "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
-    "both have two trainings or more, and over tasks alone otherwise. p has Holm's correction over "
+    "both have two trainings or more, and only over tasks otherwise. p has Holm's correction over "
     f"all differences of the table; it needs {MIN_SEEDS} trainings of each."
 )
 INTERVALS_NOTE = (
@@ -111,7 +111,7 @@ class Verdicts:
         return latex(self.table())
 
     def to_html(self) -> str:
-        """The table as a page of its own."""
+        """The table as a separate page."""
         from arml.report.render import block, html
 
         table = self.table()
@@ -190,12 +190,12 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
 
     - `a`, `b`: two methods, each as the scores of one training, or of several independent ones;
       the result is the mean of `a - b`.
-    - Or `a` alone: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
+    - Or only `a`: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
       folder), a folder of seeds, or a sequence of these.
     - `against`: the name of the method that the others are compared with; the first if not given.
 
     With two trainings of each the interval of a difference is over trainings and tasks. With one it
-    is over tasks alone, which is about these trained learners and not about their methods. `p`
+    is only over tasks, which is about these trained learners and not about their methods. `p`
     needs five trainings of each and is None for fewer: they give an indication. `adjusted` has
     Holm's correction for all differences of the call. A difference of accuracies is a share of one:
     0.01 is a point.

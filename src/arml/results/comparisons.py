@@ -19,7 +19,7 @@ another difference, and a hierarchical bootstrap is far too certain with three r
 variance of its draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with one run of a method has an
-interval over tasks alone, which is about these trained learners [1]. A p-value is a statement about
+interval only over tasks, which is about these trained learners [1]. A p-value is a statement about
 methods, and needs `MIN_SEEDS` runs of each; a comparison of fewer is called an indication.
 
 [1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
@@ -58,7 +58,7 @@ class Comparison:
 
     mean: float | None = None
     ci95: float | None = None
-    """Half-width of the 95% interval: over runs and tasks, or over tasks alone, see `over_runs`."""
+    """Half-width of the 95% interval: over runs and tasks, or only over tasks, see `over_runs`."""
     p: float | None = None
     """The two-sided p-value of no difference."""
     adjusted: float | None = None
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def over_runs(self) -> bool:
-        """Whether the interval is over training runs and tasks, and not over tasks alone: if both
+        """Whether the interval is over training runs and tasks, and not only over tasks: if both
         have two runs or more, and none failed."""
         return min(self.runs) > 1 and not any(self.failed)
 
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def why(self) -> str:
-        """Why the data cannot tell; empty if they can."""
+        """Why the data cannot show which is better; empty if they can."""
         if any(self.failed):
             return RUN_FAILED
         if self.mean is not None and min(self.runs) < MIN_SEEDS:
@@ -266,7 +266,7 @@ def probability(p: float) -> str:
 
 
 def difference_of(differences: np.ndarray) -> Comparison:
-    """The comparison over tasks alone, from the differences of single tasks. It is about two
+    """The comparison only over tasks, from the differences of single tasks. It is about two
     trained learners, and its p-value is not adjusted yet."""
     n = len(differences)
     if not n or not np.isfinite(differences).all():

@@ -152,7 +152,7 @@ def read_json(path: Path | str) -> Json:
 
 
 def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str) -> T:
-    """Convert a JSON value to a type that msgspec knows. **Raises** `RunError` in one line that
+    """Convert a JSON value to a type that msgspec supports. **Raises** `RunError` in one line that
     begins with `where` and ends with `advice`."""
     try:
         return msgspec.convert(value, kind)

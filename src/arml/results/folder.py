@@ -25,7 +25,7 @@ from arml.results.files import (
 from arml.results.scores import Score
 
 CONFIG_FILE = "config.json"
-"""The file that says what a folder holds: a run, a shared learner or a predictor."""
+"""The file that describes a folder: a run, a shared learner or a predictor."""
 
 
 class Result(TypedDict):

@@ -19,8 +19,8 @@ def cores() -> int:
 
 
 MALLOC_SETTINGS = {
-    "hugetlb": 1,  # in large pages, where the system gives them to programs that ask
-    "mmap_max": 0,  # large blocks are parts of the heap, too,
+    "hugetlb": 1,  # in large pages, where the system offers them
+    "mmap_max": 0,  # large blocks are also parts of the heap,
     "arena_max": 1,  # of which there is one,
     "trim_threshold": 2**31,  # and which gives back what it has beyond 2 GiB
 }
@@ -46,7 +46,7 @@ def use_memory_again() -> None:
         *_tunables(),
         *(f"glibc.malloc.{name}={value}" for name, value in MALLOC_SETTINGS.items()),
     ]
-    # The switch is set, too: a privileged Python loses the tunables, and would start for ever.
+    # The switch is also set: a privileged Python loses the tunables, and would start for ever.
     environment = {**os.environ, _TUNABLES_VARIABLE: ":".join(tunables), _SWITCH_VARIABLE: "1"}
     with contextlib.suppress(OSError):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
@@ -71,7 +71,7 @@ def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
 
 @cache
 def _libraries() -> "ThreadpoolController":
-    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
+    # SciPy first, because its library has its own threads, and jaxlib also calls it.
     import_module("scipy.linalg")
     from threadpoolctl import ThreadpoolController
 

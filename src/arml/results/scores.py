@@ -74,7 +74,7 @@ class Scores:
     values: np.ndarray
     """`[n]` float64."""
     families: np.ndarray
-    """`[n]` integers: the place of each task's family in `names`."""
+    """`[n]` integers: the index of each task's family in `names`."""
     tasks: str = ""
     """Equal for scores on the same tasks; empty if it is not known."""
     names: tuple[str, ...] = ()

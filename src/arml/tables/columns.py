@@ -1,9 +1,9 @@
 """Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
 
 `as_table` takes any frame, mapping or array. A `Schema` says what each column is, from the cells of
-the labelled rows alone, and parses cells into one matrix of numbers. A `ColumnEncoder` is fitted to
+the labelled rows only, and parses cells into one matrix of numbers. A `ColumnEncoder` is fitted to
 the training rows (means, frequent categories, the columns that predict best), and makes the cells
-that a learner takes. It depends on labels, so whoever leaves rows out fits another to the rest.
+that a learner takes. It depends on labels, so it is fitted again when rows are left out.
 """
 
 import re
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
-"""Numbers, days or places of categories; NaN where a cell is missing."""
+"""Numbers, days or indices of categories; NaN where a cell is missing."""
 MIN_COUNTED_ROWS = 8
 """Rows from which a column that counts them is recognised."""
 ROW_NUMBER_NAME = re.compile(
@@ -56,12 +56,11 @@ ROW_NUMBER_NAME = re.compile(
 )
 """Names of columns that number their rows."""
 MIN_RANK_CORRELATION = 0.9
-"""Rank correlation with the place of the row from which a column rises or falls with the rows."""
+"""Rank correlation with the row's index from which a column rises or falls with the rows."""
 EXPECTED_REASONS = (ONE_VALUE, NO_VALUES)
-"""Reasons to leave out a column that nobody would miss."""
+"""Reasons to leave out a column that need no remark."""
 TABLE_WIDTHS = (4, 8, 16, 32, 64)
-"""Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
-is the bound."""
+"""Empty columns fill a table up to one of these widths, so that few programs are compiled."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +100,13 @@ class Schema:
             if odd:
                 cells = named_cells(column.name, table[column.name], odd, lines)
                 unseen = isinstance(column, Category)
-                what = "a value that no example has" if unseen else f"no {column.kind}"
+                what = "a value that no example has" if unseen else f"not a {column.kind}"
                 tell(f"{where}: {cells} is {what}, so the other columns decide")
         return values
 
     @property
     def texts(self) -> list[int]:
-        """The places of the columns of free texts."""
+        """The indices of the columns of free texts."""
         return [i for i, column in enumerate(self.columns) if isinstance(column, Text)]
 
     def words(self, table: _Table) -> "tuple[csr_array, ...]":
@@ -140,7 +139,7 @@ class ColumnEncoder(NamedTuple):
     unknown value is missing. Free texts become none; if nothing else is there, a constant."""
 
     owners: Int[np.ndarray, " kept"]
-    """The place of the table's column from which each of the learner's columns is made."""
+    """The index of the table's column from which each of the learner's columns is made."""
     level: Int[np.ndarray, " kept"]
     """The value of a category that each stands for, by its place; -1 for numbers."""
     other: Int[np.ndarray, " kept"]

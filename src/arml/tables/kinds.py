@@ -29,11 +29,11 @@ from arml.predict.inputs import LARGEST, alike, missing
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
 Cells = Sequence[AnyCell] | np.ndarray
-"""Of one column; an array if all are numbers."""
+"""The cells of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
 _Parsed = tuple[Float[np.ndarray, " n"], list[int]]
-"""Cells as numbers, NaN where one is missing or cannot be parsed, and the places of those that
+"""Cells as numbers, NaN where one is missing or cannot be parsed, and the indices of those that
 cannot."""
 MAX_LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
@@ -49,8 +49,8 @@ MISSING_CELL = re.compile(
     r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
     r"|0+([-/.]0+)+([t ].*)?"
 )
-"""Texts that stand for a missing cell among numbers or dates, in small letters; the last is
-0000-00-00. In other columns they are values."""
+"""Texts that mean a missing cell among numbers or dates, in small letters. The last is 0000-00-00.
+In other columns they are values."""
 PLAIN_SIGNS = {
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-"),
     **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
@@ -95,13 +95,12 @@ MONTH_NAMES = (
     *("jan|gen|ene", "f[eé][bv]", "m[aä]r|mrz|mrt", "a[pbv]r", "ma[yijg]|mei", "jun|juin|giu"),
     *("jul|juil|lug", "a[uû]g|ago|ao[uû]", "se[pt]", "o[ck]t|ott|out", "nov", "d[eéi][cz]"),
 )
-"""How the names of months begin in English, German, French, Spanish, Italian, Portuguese and Dutch.
-"""
+"""First letters of months in English, German, French, Spanish, Italian, Portuguese and Dutch."""
 QUARTER_CELL = re.compile(r"(\d{4})[- ]?q([1-4])|q([1-4])[-/ ]?(\d{4})")
 SHORT_DATE = re.compile(r"(?<!\d)\d\d?[-/. ]\w+[-/. ]\d\d(?!\d)")
 """A date whose year may have two digits."""
 YEARS_AHEAD = 10
-"""Years of two digits end so many years from now: 65 is 1965, the birth of somebody."""
+"""Years of two digits end so many years from now: 65 is 1965, a year of birth."""
 _DATE_PARTS = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
@@ -122,8 +121,8 @@ DATE_ORDERS = {
         ("ymd", "y-M-D y.M.D"),
     )
 }
-"""Forms of dates that can be read in one way, beside ISO 8601, and those that depend on an order;
-other signs between the parts are minus signs here."""
+"""Forms of dates that can be read in only one way, beside ISO 8601, and forms that depend on an
+order. Other signs between the parts are minus signs here."""
 _NUMBER_TEXT = r"[+-]?\d[\d.,]*"
 TEXT_FORMS = {
     "numbers with different units or marks": QUANTITY_CELL,
@@ -143,7 +142,7 @@ TOTAL_NAME = re.compile(
     r"|max(imum|\.)?|gesamt|summe|mittel(wert)?|durchschnitt",
     re.IGNORECASE,
 )
-"""Names of rows that are made of others."""
+"""Names of rows that summarise other rows."""
 UNSPACED_LETTER = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 ONE_VALUE, NO_VALUES = "has one value in all rows", "is empty"
 KEEP_HINT = "; --keep or keep= uses it"
@@ -216,7 +215,7 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class Fit(NamedTuple):
-    """A column, the values of its cells, and the places of cells that it cannot parse."""
+    """A column, the values of its cells, and the indices of cells that it cannot parse."""
 
     column: Column
     values: Float[np.ndarray, " n"]
@@ -314,7 +313,7 @@ class Date(Column, frozen=True, tag="date"):
     order: str = ""
     """One of `DATE_ORDERS`."""
     until: int = 2068
-    """The last year that two digits stand for."""
+    """The last year that two digits can mean."""
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
@@ -413,7 +412,7 @@ def targets_in(
 ) -> tuple[Float[np.ndarray, " n"], list[str]]:
     """The targets of a regression, and a line if marks were dropped.
 
-    **Raises** `ValueError` in one line for a cell that is no number.
+    **Raises** `ValueError` in one line for a cell that is not a number.
     """
     ways = Number.ways(name, cells, Origin(keep=(name,)))
     way, values = min(
@@ -421,7 +420,7 @@ def targets_in(
     )
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
-            f"{where}: {named_cells(name, cells, odd, lines)} is no number to predict: choose "
+            f"{where}: {named_cells(name, cells, odd, lines)} is not a number to predict: choose "
             "another --target, or the learner tables, which predicts classes"
         )
     return values, [f"read as numbers: {name} ({way.about()})"] * bool(way.example)
@@ -477,7 +476,7 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
         repeat = repeat and len(counts) <= min(MAX_LEVELS, len(known) / 2)
         if len(odd) < np.sum(~np.isnan(best.values)) and not repeat:
             unit = best.column.unit if isinstance(best.column, Number) else ""
-            what = f"is no {best.column.kind}{unit and f' with the unit {unit!r}'}"
+            what = f"is not a {best.column.kind}{unit and f' with the unit {unit!r}'}"
             raise OddCells(f"{named_cells(name, cells, odd, origin.lines)} {what}")
     return _category(name, cells, counts, origin)
 

@@ -9,16 +9,16 @@ A predictor keeps its examples as they came. Whatever leaves rows out (`reliabil
 `matter`) refits everything that reads labels or rows from the rows that stay: the choice of
 columns, their scales, frequent categories, and the model.
 
-The interval of a number is the learner's own distribution, made so wide that it would have held the
+The interval of a number is the learner's distribution, widened until it would have held the
 examples' targets: each example is predicted from the others, and its distance is divided by the
 scale that the learner states for it [1]. The table at hand thus decides the width, because real
 tables have other tails than the synthetic ones of meta-training.
 
-Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
+Up to `FEW` rows only the learner predicts. A linear model of the same columns serves for
 comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
-by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
-with weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is none of
-them, because its kernel needs time with the square of the rows.
+by 0.2 to 0.9 points on 14 development tables. With more rows several models predict, and their mean
+has weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is not one of
+them, because its time grows with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
     Difference: examples are left out one by one, or in tenths, from the set that predicts, so the
@@ -99,11 +99,11 @@ _PADDED_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOS
 compiled."""
 _CSR_PARTS = ("data", "indices", "indptr")
 MIN_VALUES = 5
-"""Values of a column that may say which rows belong together."""
+"""The fewest values of a column that may name groups of rows."""
 LEFT_OUT, NAMES_GROUPS = "left out", "says which rows belong together"
-"""Why columns are not used that the user named."""
+"""Why a column that the user named is not used."""
 _CHUNK_ROWS = 256
-"""Queries predicted at once; fewer are filled up, so that one program serves all."""
+"""Queries predicted at once. Fewer are filled up, so that one program serves all."""
 _SMALL_ROWS = 64
 """A task with at most so many examples and `_CHUNK_ROWS` queries is filled up to this many. Its
 programs run for milliseconds, and are compiled in a quarter of the time."""
@@ -141,7 +141,7 @@ _COMPILED_PROGRAMS = {
     _CHUNK_ROWS: (short(_adapted), called),
     _SMALL_ROWS: (short(_adapted, RUN_ONCE), short(lambda function, x: function(x), RUN_ONCE)),
 }
-"""What adapts and what predicts, by the queries at once."""
+"""The functions that adapt and that predict, by the number of queries at once."""
 
 
 def _warn(line: str) -> None:
@@ -191,7 +191,7 @@ class TablePredictor(Predictor):
             rows, y, weight, groups = weighted(rows, y, sample_weight, groups)
             if weight is None or np.any(weight % 1):
                 raise ValueError(
-                    "tables cannot use sample weights that are no whole numbers: leave them out"
+                    "tables cannot use sample weights that are not whole numbers: leave them out"
                 )
             counts = weight.astype(int)
             rows, y = np.repeat(rows, counts), np.repeat(np.asarray(y), counts)
@@ -678,7 +678,7 @@ def learned(
 
 
 def _answers(y: object, learner: TaskLearner, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The places of labels among their classes, and these; or targets, in 64 bits, and None."""
+    """The index of each label among the classes, and the classes; or float64 targets, and None."""
     if learner.problem.kind == "regression":
         return checked_targets(y, learner.problem, n)[0].ravel(), None
     return checked_labels(y, n)[::-1]

@@ -1,7 +1,7 @@
 """A table in a file: CSV with a header (commas, semicolons or tabs between cells), a spreadsheet,
 Parquet, or JSON lines.
 
-Rows that are no data are left out, and `Sheet.remark` names each: titles above the header, units
+Rows without data are left out, and `Sheet.remark` names each: titles above the header, units
 below it, and at the end sums of other rows and notes.
 """
 
@@ -51,17 +51,17 @@ UNIT_TEXT = re.compile(
     r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
     re.IGNORECASE,
 )
-"""A unit in a cell of its own: cm, [kg/m²], °C."""
+"""A unit in a separate cell: cm, [kg/m²], °C."""
 BOOK_ENDINGS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
 """Endings of spreadsheets."""
 MAX_BYTES = 2**29
-"""Bytes of a compressed file, beyond which it is not read."""
+"""The most bytes of a compressed file that is read."""
 
 _Cells = dict[str, list[AnyCell]]
 
 
 EXCEL_CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
-"""The begin of a cell in a sheet of an Excel file."""
+"""The start of a cell in a sheet of an Excel file."""
 ODS_ELEMENT = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
 ODS_REPEAT = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
 """Parts of an OpenDocument file."""
@@ -113,7 +113,7 @@ class Sheet(NamedTuple):
         """The values in the column `target`, the other columns of their rows, and those of the rows
         whose cell there is empty. Classes are texts, and one may be named NA; no number may.
 
-        **Raises** `ValueError` in one line if there is no such column.
+        **Raises** `ValueError` in one line if that column is missing.
         """
         if (name := normal(target or "")) not in self.cells:
             wrong = "to predict was named" if target is None else f"{target!r} to predict"
@@ -130,7 +130,7 @@ class Sheet(NamedTuple):
 
 def read_sheet(path: Path, sheet: str | None = None) -> Sheet:
     """The table of a file; `sheet` names one of a spreadsheet, the first visible one if not given.
-    **Raises** `ValueError` in one line for a file that is no table."""
+    **Raises** `ValueError` in one line for a file that is not a table."""
     try:
         if path.stat().st_size > 2**30:
             raise ValueError(f"{path}: it has more than 1 GiB: take fewer rows or columns")
@@ -176,7 +176,7 @@ def sheet_of_file(
 def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
     """The text in a file of this name, and how its letters were read, if that is a guess.
 
-    **Raises** `ValueError` with the advice for a file that is no text."""
+    **Raises** `ValueError` with the advice for a file that is not text."""
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with contextlib.suppress(UnicodeDecodeError):
@@ -207,7 +207,7 @@ def numbers_of(
 ) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...]]:
     """A table of numbers, its columns in the order of `columns` if that is given; and their names.
 
-    **Raises** `ValueError` in one line for columns that are others, and cells that are no numbers.
+    **Raises** `ValueError` in one line for other columns, and for cells that are not numbers.
     """
     if columns is not None and sorted(sheet.cells) != sorted(columns):
         raise ValueError(
@@ -220,8 +220,8 @@ def numbers_of(
         x[:, place], _ = Number(name).parse(cells := sheet.cells[name])
         if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
             raise ValueError(
-                f"{sheet.where}: {named_cells(name, cells, odd, sheet.lines)} is no finite number: "
-                "remove the column or correct it"
+                f"{sheet.where}: {named_cells(name, cells, odd, sheet.lines)} is not a finite "
+                "number: remove the column or correct it"
             )
     return x, names
 
@@ -354,7 +354,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     """The cells below the header by column."""
     lines, rows, said = _data(lines, rows, where)
     if len(rows) < 2:
-        found = "has a header alone: add" if rows else "is empty: add a header and"
+        found = "has only a header: add" if rows else "is empty: add a header and"
         raise ValueError(f"{where} {found} one or more rows")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
@@ -426,7 +426,7 @@ def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
 
 
 def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
-    """The cells with points in the place of decimal commas. Unless commas are `sure` to be decimal
+    """The cells with points instead of decimal commas. Unless commas are `sure` to be decimal
     ones, a column stays as it is if all of its commas may separate thousands.
 
     **Raises** `ValueError` if there are decimal commas, and the points of a column may separate

@@ -1,7 +1,7 @@
-"""Columns of free texts beside the others: notes, reviews, descriptions.
+"""Columns of free text in a table: notes, reviews, descriptions.
 
-The other columns predict first. A ridge regression on the words of a text then learns the part that
-they leave, r = y - p for examples that were left out, and its answers are added to the log-odds of
+The other columns predict first. A ridge regression on the words of a text then learns the
+residual r = y - p for examples that were left out, and its answers are added to the log-odds of
 the classes, or to the number, as in a step of gradient boosting [1]:
 
     f(x) = f_0(x) + sum_c w_c (k_c(x) - mean k_c) a_c, (K_c + RIDGE_PENALTY I) a_c = r - mean r  (1)
@@ -28,14 +28,14 @@ from arml.results.machine import one_blas_thread
 WORD_HASHES = 2**18
 """Hashes of words, and of n-grams of characters."""
 MAX_LETTERS = 5_000
-"""The letters of a text that are read."""
+"""Only the first so many letters of a text are read."""
 MAX_EXAMPLES = 2_000
-"""Examples from which the words of a column are learned; of more, every k-th."""
+"""The words of a column are learned from at most so many examples; of more, every k-th."""
 RIDGE_PENALTY = 1.0
 SCORE_WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Of scores that are added to log-odds."""
+"""Candidate weights w_c of the scores that are added to log-odds."""
 MIN_STANDARD_ERRORS = 2.0
-"""Standard errors. With one, shuffled texts of reviews were often used."""
+"""With one standard error, shuffled texts of reviews were often used."""
 
 _Outputs = Float[np.ndarray, "n outputs"]
 
@@ -57,7 +57,7 @@ class Words(NamedTuple):
     """The part of the outputs that the words of one column add."""
 
     column: int
-    """The place of the column among those of texts."""
+    """The index of the column among those of texts."""
     weight: float
     rows: Places
     """The examples from which they were learned."""
@@ -92,7 +92,7 @@ def fit_words(
     - `places`: of these examples in the `texts`.
     - `rest`: the part of the answers that outputs leave.
     - `likelihood`: how well outputs fit the answer of each left-out example.
-    - `parts`: the examples that were left out together, by their places in `places`.
+    - `parts`: the examples that were left out together, by their indices in `places`.
     """
     found, columns = list[Words](), {*range(len(texts))}
     while columns:

@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from arml.results.files import RunError, atomically, serialised
 
 _KEPT_CHECKPOINTS = 2
-"""How many checkpoints are kept: the newest, and one more in case it is damaged."""
+"""The newest checkpoint, and one more in case it is damaged."""
 FILE_ENDING = ".safetensors"
 DAMAGED_FOLDER = "damaged"
-"""Folder of a run in which damaged checkpoints are put aside."""
+"""The folder of a run for damaged checkpoints."""
 
 
 S = TypeVar("S")

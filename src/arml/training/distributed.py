@@ -1,7 +1,7 @@
 """One run of several processes, on one machine or on many, joined by `jax.distributed`.
 
 Every process runs the same program on the same options, and adapts to its part of each step's
-tasks. All read the run folder; process 0 alone writes and prints. After each interval they agree
+tasks. All read the run folder. Only process 0 writes and prints. After each interval they agree
 whether to stop.
 """
 
@@ -114,7 +114,7 @@ def in_turn(mesh: Mesh | None) -> Iterator[None]:
 @contextmanager
 def ending(several: bool) -> Iterator[None]:
     """End the program at once after an error in one of several processes: Python's own end would
-    wait for the others, which notice now, and end too."""
+    wait for the others, which now notice and also end."""
     if several:
         ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
     try:

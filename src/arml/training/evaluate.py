@@ -28,7 +28,7 @@ SPLIT_SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 
 Look = Callable[..., PyTree]
 """A function `look(part, task, key)` of ONE task, where `part` is a learner or a part of one and
-the key is for the adaptation. With `entries`, a fourth argument is the task's own entry of it."""
+the key is for the adaptation. With `entries`, a fourth argument is the task's entry of it."""
 
 
 @short

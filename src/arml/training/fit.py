@@ -142,11 +142,11 @@ class OuterOptions(Options):
     optimiser: Literal[
         "adam", "adamw", "adabelief", "lamb", "lion", "nadam", "nadamw", "radam", "rmsprop", "sgd"
     ] = "adam"
-    """A function of Optax, with Optax's own values of everything that is no option here."""
+    """A function of Optax, with Optax's defaults for everything that is not an option here."""
     momentum: Fraction | None = None
     """The momentum of sgd and rmsprop."""
     weight_decay: NonNegative | None = None
-    """The weight decay of adamw, lamb, lion and nadamw; Optax's own if None."""
+    """The weight decay of adamw, lamb, lion and nadamw; Optax's default if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
     warmup: Fraction = 0.0
@@ -285,7 +285,7 @@ def make_step(
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
     `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
-    of step `s` depend on `key` and `s` alone. A smaller chunk needs less memory. Chunks and devices
+    of step `s` depend only on `key` and `s`. A smaller chunk needs less memory. Chunks and devices
     change nothing but rounding. In another `precision` than float32 the networks adapt and predict
     in it; losses, the batch's gradients and meta-parameters do not."""
     import optax
@@ -423,7 +423,7 @@ class FitOptions:
 
 def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
     """The step of the best validation score of a training (0 if there is none), and how many scores
-    it has after it. `falls` says that less is better."""
+    it has after it. `falls`: less is better."""
     best, later, top = 0, 0, math.inf
     for record in records:
         if "validation" not in record:
@@ -472,7 +472,7 @@ class Moment(NamedTuple):
 
     @property
     def learner(self) -> MetaLearner:
-        """A copy of the learner, which the next interval leaves alone."""
+        """A copy of the learner, which the next interval does not change."""
         return _copied(self.state.learner)
 
 
