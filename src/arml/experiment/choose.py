@@ -34,8 +34,8 @@ SHORT_MINUTES = 5.0
 AVERAGED_SHARE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
 DEFAULT_MINUTES = 10.0
-"""How long a training takes by default. Learners of pictures were nearly as good after three minutes
-as after ten (`benchmarks/results/time_to_accuracy.json`)."""
+"""How long a training takes by default. Learners of pictures were nearly as good after three
+minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
 TRIAL_SECONDS = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 END_SECONDS = 8.0

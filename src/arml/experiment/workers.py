@@ -46,9 +46,10 @@ def carry_out(
 ) -> Iterator[tuple[int, str]]:
     """Call `MODULE:FUNCTION` once for each job in its own process, `workers` at a time. It gets the
     job, and a `stop`: once that returns True, it saves its work and returns. `folder` gets the
-    logs of this machine's workers. Twice a second `watch` and `stop` are called. Once `stop`
-    is true, no other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray cluster.
-    **Returns** an iterator over the jobs that have ended: the number and the failure, "" for none.
+    logs of this machine's workers. Twice a second `watch` and `stop` are called. Once `stop` is
+    true, no other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray
+    cluster. **Returns** an iterator over the jobs that have ended: the number and the failure, ""
+    for none.
     """
     folder.mkdir(parents=True, exist_ok=True)
     carry = _here(folder, workers) if on is None else _on_ray(on)

@@ -118,7 +118,7 @@ def discriminant(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Linear:
     """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
-    term that all classes share. W divides by the examples less the classes, and is 0 with one shot."""
+    term that all classes share. W divides by examples minus classes; with one shot it is 0."""
     means, present = class_means(features, y, ways)
     # A product, and not means[y], which ONNX files have no operator for.
     own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
