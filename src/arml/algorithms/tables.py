@@ -2,11 +2,11 @@
 
 Every cell is a token: its value and its rank, as the support set measures them, and the mean of the
 column over other examples with a similar label. Tokens attend over columns, then over rows, where
-queries attend to the support set only [1]. The tokens give a weight for each column and a place for
+queries attend only to support rows [1]. The tokens give a weight to each column and a position to
 each row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
-predicts [3]. Classes are one-hot vectors, so that their number may be any, and no class has an
-separate output. Numbers have the variance of a Gaussian process. As the ridge grows, the
-classifier becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge,
+predicts [3]. Classes are one-hot vectors, so their number is free, and no class has its own output.
+Numbers have the variance of a Gaussian process. As the ridge grows, the classifier becomes the
+nearest class mean. The numbers of a task (mixture of kernels, ridge,
 temperature) and the scales inside the layers are blends of templates: a task reads the vertices of
 a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
 
@@ -14,7 +14,7 @@ a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
       + a_3 exp(-sum_c u_c |r_c - r'_c|) + a_4 exp(-|g - g'|^2 / 2)                      (1)
     f(x) = mean(y) + k(x) (K + l I)^-1 (y - mean(y))                                     (2)
 
-with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' places.
+with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' positions.
 
 An input is the cells of a row, `[columns, 3]`: value, whether it is there, kind (1 for the
 indicator of a category). Rows and columns without any cell are ignored.
@@ -27,7 +27,7 @@ indicator of a category). Rows and columns without any cell are ignored.
 
 Differences
 - nanoTabPFN has one learned output for each class, so a task has at most as many classes as in its
-  training. Here labels enter only by how alike they are: permuting the classes permutes the
+  training. Here labels enter only by their similarity: permuting the classes permutes the
   outputs.
 - The attention maps are tied [4]: one map of columns serves all rows, and one map of rows serves
   all columns. There are no positions, so permuting columns or rows permutes the tokens.

@@ -1,8 +1,8 @@
-"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why; and
-how many steps fit in the minutes that a training may take.
+"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, with reasons,
+and the number of steps that fit in the minutes of a training.
 
-ProtoNet learns your own pictures and vectors: no other method was better there by more than
-chance (`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
+ProtoNet learns your own pictures and vectors: no other method was significantly better there
+(`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
 """
 
 import time

@@ -1,8 +1,6 @@
-"""What every method promises, as checks on a `Case`: a method on a kind of tasks. The tests of the
-package run them on all methods, and `check` on those that a plug-in registers. No check knows a
-method's name.
-
-A check raises `AssertionError`, whose message says what it compared.
+"""The promises of every method, as checks on a `Case`: a method on a kind of tasks. The package's
+tests run them on all methods, and `check` on those of a plug-in. No check depends on a method's
+name. A check raises `AssertionError`, whose message names the compared values.
 """
 
 import contextlib

@@ -225,7 +225,7 @@ def run(
     **Arguments**
 
     - `experiment`: an `Experiment`, or the name of a recipe or, with `tasks`, of a method.
-    - `tasks`: a task distribution, `Splits`, or the options of tasks, in place of the experiment's.
+    - `tasks`: a task distribution, `Splits`, or the options of tasks, instead of the experiment's.
       Arrays of `Splits` are written into the folder. Your own class of a distribution must be at
       the top of a file: to reopen the folder, pass that file by `--plugin FILE`, or import it.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
@@ -237,10 +237,10 @@ def run(
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
     - `extend`: whether a run that was made with fewer `steps` goes on to these. If None, it does
-      where the rate of its optimiser is constant; the schedule of another is then that of the
-      longer training. True also goes on with a run that a callback ended.
-    - `callbacks`: called with a `Moment` after each interval, as those of `arml.fit`; so are those
-      that were registered.
+      if its optimiser has a constant rate. Any other schedule becomes that of the longer
+      training. True also continues a run that a callback ended.
+    - `callbacks`: called with a `Moment` after each interval, like those of `arml.fit` and the
+      registered ones.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
       this call. The folder and the data must be readable by all. Only process 0 writes.
 

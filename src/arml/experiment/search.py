@@ -2,10 +2,10 @@
 that fall behind are stopped early. All trials are scored on the same meta-validation tasks, never
 on test tasks.
 
-The folder holds `study.jsonl`, Optuna's own record, and a run folder for each trial under
-`trials/`. The same call in the same folder continues the sweep, or joins others that are at work
-there: a trial that was stopped, or whose process died, resumes at its checkpoint. Alone, the next
-proposal depends only on the seed and on the trials before it. A database can hold the record.
+The folder holds `study.jsonl`, the record of Optuna, and a run folder for each trial under
+`trials/`. The same call in the same folder continues the sweep, or joins others that run there:
+a trial that was stopped, or whose process died, resumes at its checkpoint. With one worker, a
+proposal depends only on the seed and on the earlier trials. A database can hold the record.
 """
 
 import time
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 _SEARCHED_PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
 JOURNAL_FILE = "study.jsonl"
 LOCK_SECONDS = 60.0
-"""Seconds to wait for the others of a sweep, who lock it to choose a trial."""
+"""Seconds to wait for other processes, which lock the sweep to choose a trial."""
 HEARTBEAT_SECONDS, DEAD_SECONDS = 30, 180
-"""Seconds between two signs of life of a trial in a database, and those after which it is dead."""
+"""Seconds between two heartbeats of a trial in a database, and seconds until it counts as dead."""
 DATABASE_SECONDS = 3600.0
-"""Seconds to wait for a database that has left."""
+"""Seconds to wait for a database that is unreachable."""
 
 Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
 Space = dict[str, Distribution]

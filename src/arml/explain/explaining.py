@@ -1,4 +1,4 @@
-"""Look inside the learner of a run folder, and write what was found.
+"""Explain the learner of a run folder, and write the figures and numbers.
 
 For ARML: which vertices of its meta-knowledge graph the tasks of each family read, how the vertices
 are linked, and by intervention how the loss of each family changes without a part of the graph.
@@ -10,7 +10,7 @@ are linked, and by intervention how the loss of each family changes without a pa
 Differences: the paper shows one task of each family and does not state its threshold. Here are also
 the mean and the standard deviation over many tasks. The threshold is the median link, so half of
 the links are drawn, whatever their scale. `vertex_links_reach_tasks` shows whether the drawn links
-can change the reading of a task at all: in the authors' wiring they cannot.
+can change the reading of a task: with the authors' wiring they cannot.
 """
 
 from collections.abc import Sequence

@@ -53,11 +53,11 @@ def _best(rows: Sequence[Row]) -> str:
 
 
 def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
-    last = [
-        f"{recipe_of(run)} {number(scores[-1], metric)}"
-        for run in runs
-        if (scores := [m["validation"] for m in run.metrics if "validation" in m])
-    ]
+    last = []
+    for run in runs:
+        scores = [record["validation"] for record in run.metrics if "validation" in record]
+        if scores:
+            last.append(f"{recipe_of(run)} {number(scores[-1], metric)}")
     return figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),

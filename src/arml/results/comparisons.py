@@ -20,7 +20,7 @@ variance of its draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with one run of a method has an
 interval only over tasks, which is about these trained learners [1]. A p-value is a statement about
-methods, and needs `MIN_SEEDS` runs of each; a comparison of fewer is called an indication.
+methods, and needs `MIN_SEEDS` runs of each. A comparison of fewer is called an indication.
 
 [1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
 [2] F. E. Satterthwaite, An Approximate Distribution of Estimates of Variance Components.
@@ -39,12 +39,12 @@ from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
 
 SIGNIFICANCE_LEVEL = 0.05
-"""Below this adjusted p-value a difference counts."""
+"""A difference counts if its adjusted p-value is below this."""
 MIN_SEEDS = 5
-"""A p-value needs as many training runs of each method; fewer give an indication."""
+"""A p-value needs so many training runs of each method. Fewer give only an indication."""
 CANNOT_TELL = "cannot tell"
 MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
-"""Why the data cannot tell."""
+"""Why the data cannot show which is better."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -292,7 +292,8 @@ class Time(Column, frozen=True, tag="time"):
             return None
         text = re.sub(r"(?<=\d) ?h ?(?=[0-5]\d$)", ":", tidy(text).casefold())  # 14h30
         if text[:1] == "-":
-            return -value if (value := self.one(text[1:])) is not None else None
+            value = self.one(text[1:])
+            return None if value is None else -value
         match = TIME_CELL.fullmatch(text)
         if match and (match[3] or match[5]):
             day, hour, minute, second = (float(match[k] or 0) for k in range(1, 5))
@@ -558,7 +559,7 @@ def text_of(cell: AnyCell) -> str:
 
 
 def is_number(cell: AnyCell) -> bool:
-    """Whether a cell is a number, and no text."""
+    """Whether a cell is a number, not a text."""
     return isinstance(cell, numbers.Real | decimal.Decimal) and not isinstance(cell, bool)
 
 
@@ -568,7 +569,8 @@ def _number(cell: AnyCell) -> float | None:
     value = math.nan
     with contextlib.suppress(OverflowError):  # a large integer
         if isinstance(cell, str):
-            value = float(cell) if NUMBER_CELL.fullmatch(cell := cell.strip()) else math.nan
+            cell = cell.strip()
+            value = float(cell) if NUMBER_CELL.fullmatch(cell) else math.nan
         elif isinstance(cell, datetime.timedelta):
             value = cell.total_seconds()
         elif is_number(cell):

@@ -295,7 +295,8 @@ class TablePredictor(Predictor):
         """The model that predicts, or the mean of several with their weights."""
         parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
         one = next(iter(self.weights)) if len(self.weights) == 1 else f"a weighted mean ({parts})"
-        return f"{one}, and the words of {', '.join(used)}" if (used := self._spoken) else one
+        used = ", ".join(self._spoken)
+        return f"{one}, and the words of {used}" if used else one
 
     @property
     def _spoken(self) -> list[str]:

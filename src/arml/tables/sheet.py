@@ -251,7 +251,8 @@ def _check_opened(text: bytes, where: str, most: Most) -> None:
     """The areas of the sheets of an OpenDocument file, where a cell can stand for many."""
     row = column = wide = 0
     for kind, rest in ODS_ELEMENT.findall(text):
-        times = int(again[1]) if (again := ODS_REPEAT.search(rest)) else 1
+        again = ODS_REPEAT.search(rest)
+        times = int(again[1]) if again else 1
         if kind == b"table":
             row = wide = 0
         elif kind == b"table-row":
@@ -389,8 +390,10 @@ def _data(
         said.append(f"{where}: left out row {lines.pop(place)}, which seems to be {what}")
         rows.pop(place)
 
-    while len(rows) > 2 and len(title := _texts(rows[0])) == 1 < len(names := _texts(rows[1])):
-        if rows[0][0] in (None, "") or any(map(split_number, names)):
+    while len(rows) > 2:
+        title, names = _texts(rows[0]), _texts(rows[1])
+        is_title = len(title) == 1 < len(names) and rows[0][0] not in (None, "")
+        if not is_title or any(map(split_number, names)):
             break
         drop(0, f"a title above the header: {title[0]!r}")
     width = len(_texts(rows[0])) if rows else 0
@@ -409,7 +412,8 @@ def _data(
 
 def _texts(row: Sequence[AnyCell]) -> list[str]:
     """The different cells of a row that are not empty, as texts."""
-    return [*dict.fromkeys(text for c in row if c is not None and (text := str(c).strip()))]
+    texts = (str(cell).strip() for cell in row if cell is not None)
+    return [*dict.fromkeys(filter(None, texts))]
 
 
 def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
@@ -457,17 +461,12 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
                 f"column {name!r} may separate thousands, because {why}: "
                 "write it without, or another way if it is a fraction"
             )
-    return {
-        name: [
-            c.replace(",", ".")
-            if (part := split_number(c)) and DECIMAL_COMMA.fullmatch(part[1])
-            else c
-            for c in cells
-        ]
-        if name in commas
-        else cells
-        for name, cells in columns.items()
-    }
+
+    def pointed_cell(cell: str) -> str:
+        part = split_number(cell)
+        return cell.replace(",", ".") if part and DECIMAL_COMMA.fullmatch(part[1]) else cell
+
+    return columns | {name: [*map(pointed_cell, columns[name])] for name in commas}
 
 
 def _delimiter(text: str) -> str:

@@ -5,7 +5,7 @@ each, and moves the meta-parameters against the mean gradient.
 them to a run folder. Both give the same learner, bit for bit.
 
 With averaged weights [1], in the last part of a training, the learner is the mean of the weights
-that the optimiser makes; gradients are still taken at the newest weights.
+that the optimiser makes. Gradients are still taken at the newest weights.
 
 [1] Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, Averaging Weights Leads to Wider Optima and
     Better Generalization, UAI 2018.
@@ -669,12 +669,12 @@ def fit(
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `batch`, `chunk`, `scan`, `precision`, `interval`, `validate_every`, `validation_tasks`,
-      `patience`, `keep`: as in `Experiment`; those of the learner's recipe if None, or the usual
-      ones for such tasks. When a training goes on, options that are None keep their values; it goes
-      on from its last step, whichever learner it kept.
-    - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
+      `patience`, `keep`: as in `Experiment`. If None, those of the learner's recipe, or the usual
+      ones for these tasks. A continued training keeps the values of options that are None, and
+      starts at its last step, whichever learner it kept.
+    - `callbacks`: each is called with a `Moment` after each interval. The training ends early if
       one returns True.
-    - `progress`: whether to show a bar; in terminals and notebooks if None.
+    - `progress`: whether to show a bar. If None, in terminals and notebooks.
     - `devices`: how many devices share the tasks of a step.
 
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
@@ -738,8 +738,8 @@ def fit(
 
 
 def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
-    """The options of a training for which nothing else is asked: those of the training that goes
-    on, those of the learner's recipe, or the usual ones for such tasks."""
+    """The default options of a training: those of the continued training, those of the learner's
+    recipe, or the usual ones for these tasks."""
     if isinstance(learner, Fitted):
         return learner.options
     if learner.origin:
