@@ -117,7 +117,7 @@ def test_two_at_once_are_refused(archive):
     # A thread stands for the other process: the one that holds the folder may hold it again.
     with ThreadPoolExecutor(1) as pool, locked(making):
         other = pool.submit(textures, archive)
-        with pytest.raises(ValueError, match="another process is at work here"):
+        with pytest.raises(ValueError, match="another process is using it"):
             other.result()
 
 

@@ -96,7 +96,7 @@ class _Cells(NamedTuple):
 
 
 def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = None) -> Array:
-    """How many are `there`; one if none is."""
+    """The number of entries that are `there`, at least one."""
     return jnp.maximum(jnp.sum(there, axis=axis), 1).astype(jnp.float32)
 
 
@@ -514,7 +514,7 @@ class TablesOptions(Options):
             )
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Tables:
-        """The learner; it uses nothing of `net`."""
+        """The learner. It does not use `net`."""
         if problem.kind == "regression" and problem.outputs != 1:
             raise ValueError(
                 f"expected one target for tables, got {problem.outputs}: train a learner for each"

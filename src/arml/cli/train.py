@@ -50,7 +50,7 @@ class TrainOptions(TrainingOptions):
 
     @property
     def extends(self) -> bool | None:
-        """Whether more steps go on with a run; None if they do where the rate is constant."""
+        """Whether more steps continue a run; None: only if the rate is constant."""
         return self.extend or (None if self.steps else False)
 
     def check(self) -> None:
@@ -126,7 +126,7 @@ class Training:
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
     def idle(self) -> str:
-        """Why nothing is lost if the program ends at once, in compilation; empty otherwise."""
+        """The reason why an end during compilation loses no steps; empty otherwise."""
         saved = f"saved at step {self.reached:,}" if self.reached else "no step is done"
         return "" if self.saves else f"stopped; {saved}"
 
@@ -149,7 +149,7 @@ def _train(
     few = f"{experiment.interval} steps at most, one where steps are slow"
     stop = Stop(
         f"stopping after the steps in hand ({few}), which are then saved",
-        # One of several processes stops with the others.
+        # One of several processes stops with the rest.
         idle=str if distributed else training.idle,
     )
 

@@ -131,7 +131,7 @@ def _beyond(bounds: Meta, value: int | float) -> str:
 
 
 def check_size(numbers: int) -> None:
-    """Raise `ValueError` if a learner has so many numbers that it would not fit in memory."""
+    """Raise `ValueError` if a learner has too many numbers for the memory."""
     if numbers > _MAX_NUMBERS:
         raise ValueError(
             f"expected a learner of at most {_MAX_NUMBERS:,} numbers, got {numbers:,}: lower its "

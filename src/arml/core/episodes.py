@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def form(self) -> Form:
-        """What one input is. **Raises** `ValueError` for a kind that is not registered."""
+        """The kind of one input. **Raises** `ValueError` for a kind that is not registered."""
         return INPUTS.known(self.inputs)
 
     @property

@@ -14,7 +14,7 @@ from arml.plugins.sources import Source, source_of
 
 
 class Form:
-    """What one input is. The defaults are those of a vector of plain numbers."""
+    """The kind of one input. The defaults are those of a vector of plain numbers."""
 
     name: str = ""
     """Its name in the registry."""
@@ -28,7 +28,7 @@ class Form:
     """The kind of the package whose networks, methods and usual options suit it."""
     one: ClassVar[str] = "input"
     many: ClassVar[str] = "inputs"
-    """What messages call one of them, and several."""
+    """The names of one and of several in messages."""
     can: ClassVar[frozenset[str]] = frozenset({"add", "novelty", "learning_curve"})
     """The capabilities of its predictors: see `arml.Predictor.can`."""
     near: ClassVar[float] = 0.0

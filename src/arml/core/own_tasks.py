@@ -64,7 +64,7 @@ def own_of(tasks: Tasks) -> Tasks:
 CHECKED_TASKS = 16
 """Tasks of a class outside this package that are drawn to check their numbers."""
 _checked: weakref.WeakValueDictionary[int, TaskDistribution] = weakref.WeakValueDictionary()
-"""What `as_tasks` made of objects that exist, by their `id`."""
+"""The results of `as_tasks` for objects that still exist, by their `id`."""
 
 
 def as_tasks(tasks: Tasks) -> TaskDistribution:

@@ -1,4 +1,4 @@
-"""Registries of the parts that an experiment may name: this package's and those of others.
+"""Registries of the parts that an experiment may name, of this package and of plug-ins.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
 network. Entries of others come from installed packages (entry points) and from plug-in files, which
@@ -93,7 +93,7 @@ def options_of(build: Callable[..., object]) -> type:
 
 @runtime_checkable
 class Named(Protocol):
-    """What every entry has: see `Entry`."""
+    """The fields of every entry: see `Entry`."""
 
     @property
     def name(self) -> str: ...

@@ -163,7 +163,7 @@ def paced(
 ) -> Experiment:
     """The experiment with as many steps as fit in the minutes since the time `since` of
     `time.monotonic` (now if None), at the pace of a few steps that are timed here: at least one
-    interval, and at most its own. `watch` is called with a line about what is done next.
+    interval, and at most its own. `watch` is called with a line about the next stage.
     **Raises** `ValueError` in one line unless the minutes are above 0 and finite."""
     if not 0 < minutes < inf:
         raise ValueError(f"minutes must be above 0 and finite, got {minutes:g}")

@@ -521,7 +521,7 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
 
 
 def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
-    """What a check finds that raises an error if it fails."""
+    """The finding of a check that raises an error if it fails."""
     try:
         run()
     except Exception as error:  # of any kind: a plug-in's own code runs here

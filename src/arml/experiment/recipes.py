@@ -263,7 +263,7 @@ def method_of(name: str) -> Method:
 
 
 class Recipes(Mapping[str, Experiment]):
-    """Every recipe by name, made when somebody asks for it."""
+    """Every recipe by name, made at its first use."""
 
     def __getitem__(self, name: str) -> Experiment:
         return self.shaped(name)
@@ -408,7 +408,7 @@ def widened(
     trained, name = named(learner), type(learner).__name__
     if experiment is not None:
         name = experiment.recipe
-        # A method may refuse so many classes.
+        # A method may refuse this many classes.
         with contextlib.suppress(ValueError):
             blank = eqx.filter_eval_shape(initial, experiment, replace(problem, outputs=ways))
             wanted = {name: leaf.shape for name, leaf in named(blank).items()}

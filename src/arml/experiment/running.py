@@ -140,7 +140,7 @@ def check_place(folder: Path) -> None:
 def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
     """Raise `RunError` for a folder that holds a run with other options, before data are read. More
     steps are no other options if they `extend` the run, or if that is None and the rate is
-    constant. **Returns** how the training then goes on, in words; empty if it has no more steps."""
+    constant. **Returns** a line on how the training continues; empty if it has no more steps."""
     path = folder / CONFIG_FILE
     if not path.exists():
         if checkpoint.latest(folder / CHECKPOINTS_FOLDER) is not None:
@@ -160,7 +160,7 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
     if effect and extend is None:
         raise RunError(
             f"{folder} holds a run of {old.steps:,} steps, and more of them change its schedule: "
-            f"{effect}. Give --extend (extend=True) to go on so, or another folder"
+            f"{effect}. Give --extend (extend=True) to accept that, or another folder"
         )
     return f"going on from {old.steps:,} to {experiment.steps:,} steps" + (effect and f": {effect}")
 
@@ -236,7 +236,7 @@ def run(
       validation tasks are scored.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
-    - `extend`: whether a run that was made with fewer `steps` goes on to these. If None, it does
+    - `extend`: whether a run that was made with fewer `steps` continues to these. If None, it does
       if its optimiser has a constant rate. Any other schedule becomes that of the longer
       training. True also continues a run that a callback ended.
     - `callbacks`: called with a `Moment` after each interval, like those of `arml.fit` and the

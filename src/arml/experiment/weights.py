@@ -6,7 +6,7 @@ and kernels, normalisations and the last linear layer are taken in that order; e
 checked. A 3 x 3 kernel that reads the picture comes first.
 
 Differences
-- Running averages are left out: our networks normalise by the statistics of the data at hand.
+- Running averages are left out: our networks normalise by the statistics of the current data.
 - Conv-4 here has no scale after its normalisation. Each scale is folded into the next layer, which
   is exact: a ReLU and a maximum commute with a positive scale, and the sign goes into the kernel.
   That of the last block is folded into the head, or left out with it.
@@ -107,7 +107,7 @@ def _once(layers: list[Layer], wanted: int) -> list[Layer]:
 
 
 def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
-    """The network with the weights of a file, and whether its head is the file's, too. **Raises**
+    """The network with the weights of a file, and whether its head is also the file's. **Raises**
     `RunError` in one line if the file is of another network."""
     layers = [*_by_layer(read_state(file)).values()]
     conv4, head = bool(_nodes(net, ConvBlock)), net.head

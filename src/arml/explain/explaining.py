@@ -71,14 +71,14 @@ def inside(
     chunk: int,
 ) -> Json:
     """The inside of a learner with these options of its method, on its first `n` test tasks.
-    **Raises** `RunError` in one line for a method with nothing inside to show."""
+    **Raises** `RunError` in one line for a method without an explanation."""
     method = ALGORITHMS.of(options)
     if method.inside == "graph":
         return graph(learner, tasks, n=n, chunk=chunk)
     if not callable(method.inside):
         others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
         more = "" if method.source is None else ", or give arml.register a function as `inside`"
-        raise RunError(f"{recipe} has nothing inside to show; name a run of {others}{more}")
+        raise RunError(f"{recipe} has no explanation to show; name a run of {others}{more}")
     return {"kind": "own", **plain(method.inside(learner, tasks, n=n, chunk=chunk))}
 
 

@@ -95,7 +95,7 @@ def save_figure(figure: Figure, path: Path | str) -> list[Path]:
 
 
 CURVE_BINS = 80
-"""Points of a training curve: the loss of single steps is averaged within as many bins."""
+"""Points of a training curve: losses of single steps are averaged within this many bins."""
 
 
 def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:

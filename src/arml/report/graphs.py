@@ -189,7 +189,9 @@ def captioned(explain: JsonView) -> list[Captioned]:
     words, reach = strongest(explain), ""
     if explain["vertex_links_reach_tasks"]:
         effect = explain["vertex_links_effect"]
-        reach = f" Without these links, what the prototypes read would change by {effect:.1%}."
+        reach = (
+            f" Without these links, the readings of the prototypes would change by {effect:.1%}."
+        )
     elif mean_links(explain).any():
         reach = (
             " With this run's wiring these links influence no task, and training had no reason to "

@@ -111,7 +111,7 @@ class Section(NamedTuple):
     verdicts: Verdicts | None
     """None for a single row, or if there are no scores of single tasks."""
     why: str = ""
-    """Why there are none."""
+    """The reason if there are none."""
 
     def table(self) -> Table:
         """The table of the rows, with the verdicts."""

@@ -31,7 +31,7 @@ def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]
 
 
 def block(macro: str, **content: object) -> Block:
-    """What a macro of `blocks.html` draws: text, items, facts, heading, pre, table or details."""
+    """A block for a macro of `blocks.html`: text, items, facts, heading, pre, table or details."""
     return {"macro": macro, **content}
 
 

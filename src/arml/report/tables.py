@@ -270,7 +270,7 @@ def floor_of(rows: Sequence[Row]) -> float | None:
 
 def simple(rows: Sequence[Row]) -> dict[str, str]:
     """The scores of the classifiers that need no meta-training. They are left out if the rows are
-    of different data, because such a score then belongs to some of the rows only."""
+    of different data, because the score then belongs only to some of the rows."""
     scores = [
         {name: interval(s["mean"], s["ci95"], row.metric) for name, s in found.items()}
         for row in rows

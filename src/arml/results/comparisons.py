@@ -41,7 +41,7 @@ from arml.results.scores import Scores, check_paired, format_score, summary_of
 SIGNIFICANCE_LEVEL = 0.05
 """A difference counts if its adjusted p-value is below this."""
 MIN_SEEDS = 5
-"""A p-value needs so many training runs of each method. Fewer give only an indication."""
+"""A p-value needs this many training runs of each method. Fewer give only an indication."""
 CANNOT_TELL = "cannot tell"
 MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
 """Why the data cannot show which is better."""
@@ -132,7 +132,7 @@ class Comparison:
 
     @property
     def about(self) -> str:
-        """The sources of chance that the interval is over, with the p-value or why there is none,
+        """The sources of chance in the interval, with the p-value or why there is none,
         in words."""
         both = " and" if self.over_runs else ", of"
         over = f"over {self.tasks:,} tasks{both} {self.runs[0]} and {self.runs[1]} training runs"

@@ -272,7 +272,7 @@ def truncate_metrics(path: Path, step: int) -> None:
 
 
 LOCK_ENDING = ".lock"
-"""The file that is locked, which stays unless the folder holds nothing else."""
+"""The locked file. It stays unless the folder is otherwise empty."""
 
 
 @contextlib.contextmanager
@@ -284,9 +284,7 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
         lock = FileLock(folder.absolute() / LOCK_ENDING, timeout=0, is_singleton=True)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise RunError(
-            f"{folder}: another process is at work here; wait for it, or stop it"
-        ) from None
+        raise RunError(f"{folder}: another process is using it; wait for it, or stop it") from None
     except OSError as error:
         raise RunError(
             f"expected a folder that can be written at {folder}, got: {error.strerror or error}; "

@@ -22,7 +22,7 @@ MALLOC_SETTINGS = {
     "hugetlb": 1,  # in large pages, where the system offers them
     "mmap_max": 0,  # large blocks are also parts of the heap,
     "arena_max": 1,  # of which there is one,
-    "trim_threshold": 2**31,  # and which gives back what it has beyond 2 GiB
+    "trim_threshold": 2**31,  # and free memory beyond 2 GiB is returned
 }
 """Settings of glibc's `malloc` under which memory is used again."""
 _TUNABLES_VARIABLE, _SWITCH_VARIABLE = "GLIBC_TUNABLES", "ARML_MALLOC"

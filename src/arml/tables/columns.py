@@ -206,7 +206,7 @@ def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.n
 
 
 def width_of(columns: int) -> int:
-    """The width to which so many columns are filled up."""
+    """The width to which this many columns are filled up."""
     return next(width for width in TABLE_WIDTHS if width >= columns)
 
 
@@ -224,7 +224,7 @@ def schema_of(
     Left out are columns with one value, names that differ in every row, and columns that number the
     rows: whole numbers under the name of a key that all differ, and those from 0 or 1 that rise by
     one. And, where classes come in blocks, columns that rise or fall with the rows, or that counted
-    them in another order: these may give the class away, and say nothing about new rows. If nothing
+    them in another order: these may reveal the class, and do not help with new rows. If nothing
     else is there, such columns stay.
 
     **Arguments**
@@ -319,8 +319,8 @@ def _in_blocks(y: np.ndarray) -> bool:
 
 
 def _rises(values: np.ndarray, y: np.ndarray) -> bool:
-    """Whether the ranks of a column are correlated with the places of the rows, and within the
-    classes, too: a column that only differs between classes is not."""
+    """Whether the ranks of a column are correlated with the row indices, both over all rows and
+    within each class: a column that only differs between classes does not count."""
     from scipy.stats import rankdata
 
     for group in (np.zeros_like(y), y):

@@ -38,8 +38,8 @@ cannot."""
 MAX_LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
 ALLOWED_LEVELS = 5
-"""A column of texts is a category if it has at most so many different values, or each value at
-least twice on average."""
+"""A column of texts is a category if it has at most this many different values, or has each
+value at least twice on average."""
 _SHOWN_CELLS = 5
 """Cells or values that a message names."""
 MAX_LETTERS = 40
@@ -100,7 +100,7 @@ QUARTER_CELL = re.compile(r"(\d{4})[- ]?q([1-4])|q([1-4])[-/ ]?(\d{4})")
 SHORT_DATE = re.compile(r"(?<!\d)\d\d?[-/. ]\w+[-/. ]\d\d(?!\d)")
 """A date whose year may have two digits."""
 YEARS_AHEAD = 10
-"""Years of two digits end so many years from now: 65 is 1965, a year of birth."""
+"""Years of two digits end this many years from now: 65 is 1965, a year of birth."""
 _DATE_PARTS = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
@@ -177,7 +177,7 @@ class UnusedColumn(Exception):
 
 
 class OddCells(ValueError):
-    """Cells that are unlike the others of their column; the message names them."""
+    """Cells that differ in kind from the rest of their column. The message names them."""
 
 
 class Column(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -542,7 +542,7 @@ def is_code(cells: Cells) -> bool:
 
 
 def normal(text: str) -> str:
-    """A text without blanks at its ends, its letters in one form: file systems write others."""
+    """A stripped text with its letters in one Unicode form: file systems write different ones."""
     return unicodedata.normalize("NFC", text.strip())
 
 

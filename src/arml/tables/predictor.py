@@ -105,7 +105,7 @@ LEFT_OUT, NAMES_GROUPS = "left out", "says which rows belong together"
 _CHUNK_ROWS = 256
 """Queries predicted at once. Fewer are filled up, so that one program serves all."""
 _SMALL_ROWS = 64
-"""A task with at most so many examples and `_CHUNK_ROWS` queries is filled up to this many. Its
+"""A task with at most this many examples and `_CHUNK_ROWS` queries is filled up to this many. Its
 programs run for milliseconds, and are compiled in a quarter of the time."""
 
 
@@ -183,8 +183,8 @@ class TablePredictor(Predictor):
         **options: Any,
     ) -> "TablePredictor":
         """The predictor of rows: see `learned`. It warns of each column that is not used because
-        its cells say nothing about new rows, and of each hint. With a weight of 2 a row counts as
-        if it came twice, with 0 it is left out; other weights are refused."""
+        its cells do not help with new rows, and of each hint. With a weight of 2 a row counts
+        twice, with 0 it is left out; other weights are refused."""
         if sample_weight is not None:
             table, groups = as_table(x), options.pop("groups", None)
             rows = np.arange(len(next(iter(table.values()))))
@@ -235,7 +235,7 @@ class TablePredictor(Predictor):
 
     @property
     def remarks(self) -> list[str]:
-        """Which columns are not used and why, and which may say that rows belong together."""
+        """The columns that are not used and why, and those that may name groups of rows."""
         lines, used, total = self.schema.remarks(), len(self._encoder.owners), self._encoder.total
         if used < total:
             lines.append(
@@ -309,7 +309,7 @@ class TablePredictor(Predictor):
         return {}
 
     def _words(self, kept: Places) -> list[Words]:
-        """What the words of free texts add, learned from the examples `kept`."""
+        """The outputs that the words of free texts add, learned from the examples `kept`."""
         if self.rows.words and (key := kept.tobytes()) not in self._learned_words:
             tests = [np.intersect1d(test, kept) for _, test in self._parts]
             tests = [test for test in tests if 0 < len(test) < len(kept)]
@@ -337,7 +337,7 @@ class TablePredictor(Predictor):
         return fit_words(self.rows.words, places, rest, outputs, gain, parts)
 
     def _with_words(self, kept: Places) -> Callable[[Outputs, ParsedRows], Outputs]:
-        """The function that adds to outputs what the words say; nothing for a hidden cell."""
+        """The function that adds the words' part to outputs; hidden cells add nothing."""
         texts, words = self.rows.words, self._words(kept)
         each = [(one.column, one.function(texts[one.column])) for one in words]
 

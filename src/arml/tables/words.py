@@ -28,9 +28,9 @@ from arml.results.machine import one_blas_thread
 WORD_HASHES = 2**18
 """Hashes of words, and of n-grams of characters."""
 MAX_LETTERS = 5_000
-"""Only the first so many letters of a text are read."""
+"""The letters of a text that are read, from its start."""
 MAX_EXAMPLES = 2_000
-"""The words of a column are learned from at most so many examples; of more, every k-th."""
+"""The most examples from which a column's words are learned. Of more, every k-th is used."""
 RIDGE_PENALTY = 1.0
 SCORE_WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Candidate weights w_c of the scores that are added to log-odds."""
@@ -65,7 +65,7 @@ class Words(NamedTuple):
     """Their a of Eq. (1)."""
 
     def function(self, examples: csr_array) -> Callable[[csr_array], _Outputs]:
-        """From the counts of texts to what is added; zero for an empty text."""
+        """Maps the counts of texts to the added outputs; zero for an empty text."""
         tfidf, known = _tfidf(examples[self.rows])
         offset = (known @ known.mean(axis=0)) @ self.dual
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 DEAD_SECONDS = 30
-"""Seconds without a sign of life after which a process counts as dead, and the others end."""
+"""Seconds without a heartbeat after which a process counts as dead, and the rest end."""
 PROCESS_COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
 
@@ -102,7 +102,7 @@ def of_all(mesh: Mesh | None, value: int) -> list[int]:
 
 @contextmanager
 def in_turn(mesh: Mesh | None) -> Iterator[None]:
-    """Process 0 does this first, and the others of the mesh then, because they read its files."""
+    """Process 0 does this first, and the rest of the mesh then, because they read its files."""
     of_all(mesh, 0)  # now, because Gloo waits 30 seconds for a first message, and then for ever
     if not is_first():
         of_all(mesh, 0)

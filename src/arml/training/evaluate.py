@@ -82,7 +82,7 @@ def looks(
 
 
 def concatenated(parts: Iterable[PyTree]) -> PyTree:
-    """The arrays of all tasks, of those that `looks` yields by chunks."""
+    """The arrays of all tasks, from the chunks that `looks` yields."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 

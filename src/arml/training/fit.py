@@ -286,7 +286,7 @@ def make_step(
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
     `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
     of step `s` depend only on `key` and `s`. A smaller chunk needs less memory. Chunks and devices
-    change nothing but rounding. In another `precision` than float32 the networks adapt and predict
+    change only rounding. In another `precision` than float32 the networks adapt and predict
     in it; losses, the batch's gradients and meta-parameters do not."""
     import optax
 
@@ -381,7 +381,7 @@ class FitOptions:
 
     outer: Options = field(default_factory=OuterOptions)
     steps: Steps = 70_000
-    """Outer steps; 0 for a learner that has nothing to learn."""
+    """Outer steps; 0 for a learner without parameters to learn."""
     batch: Size = 25
     """Tasks of one outer step."""
     interval: Period = 100
@@ -538,7 +538,7 @@ def intervals(
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys = partial(task_keys, key, batch=batch)
-    # Schedules of others may compute with the number of steps: they are compiled for it.
+    # Other schedules may compute with the number of steps: they are compiled for it.
     own = None if isinstance(options.outer, OuterOptions) else options.steps
     step = _step(options.outer, own, batch, chunk, mesh, options.precision)
     # Several processes must agree: the clock of one cannot end their interval.
@@ -754,7 +754,7 @@ def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
 
 
 def _check_goes_on(fitted: Fitted, steps: int, seed: int | None, problem: Problem) -> None:
-    """Raise `ValueError` unless the training can go on to `steps` on tasks of this problem."""
+    """Raise `ValueError` unless the training can continue to `steps` on tasks of this problem."""
     if steps <= fitted.step:
         raise ValueError(
             f"steps must be above the {fitted.step} already taken, got {steps}: it counts from "
