@@ -37,15 +37,15 @@ class TrainOptions(TrainingOptions):
     seeds: Size = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
     workers: Whole = 0
-    """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
+    """Seeds that are trained at once; 0 means one for each core, or one on a GPU."""
     on: str | None = None
     """Train the seeds on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: Whole = 0
-    """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
+    """Devices of this process that share the tasks of a step; 0 means the CPU cores for images."""
     extend: bool = False
-    """Go on with a run of fewer steps though its schedule is made anew; where the rate is constant,
-    only --steps does."""
+    """Continue a run of fewer steps although its schedule changes. If the rate is constant, --steps
+    is enough."""
     joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
 
     @property
@@ -187,7 +187,7 @@ def _train_seeds(
     """Train several seeds from the experiment's own on, or continue; returns the exit status."""
     folder = options.run
     if (folder / "config.json").exists():
-        raise ValueError(f"{folder} is a run, and no folder for several seeds: name another")
+        raise ValueError(f"{folder} is a run, not a folder for several seeds: name another")
     seeds = range(experiment.seed, experiment.seed + options.seeds)
     left = []
     for seed in seeds:

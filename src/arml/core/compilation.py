@@ -1,6 +1,6 @@
 """Compiler options for XLA, chosen by how a program is used.
 
-On a CPU, compilation takes most of the time before the first step. The options change nothing but
+On a CPU, compilation takes most of the time before the first step. The options change only
 rounding. On other devices XLA's defaults apply.
 """
 

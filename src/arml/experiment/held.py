@@ -64,7 +64,7 @@ class SplitsOptions:
             raise ValueError("expected tasks, got none: give arml.run(..., tasks=SPLITS)")
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks. **Raises** `RunError` if their arrays or their classes are not there."""
+        """The tasks. **Raises** `RunError` if their arrays or their classes are missing."""
         arrays = read_arrays(split.parent / ARRAYS_FILE, self.sha256)
         try:
             state = json.loads(self.state)

@@ -1,5 +1,5 @@
 """An experiment as pure data, and as JSON; the registries of its parts; and `register`, which adds
-a user's own method, tasks, network or outer optimiser."""
+your own method, tasks, network or outer optimiser."""
 
 import dataclasses
 import hashlib

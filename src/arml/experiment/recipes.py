@@ -417,9 +417,9 @@ def widened(
             if {name: leaf.shape for name, leaf in trained.items()} == wanted:
                 return filled(blank, trained)
     raise ValueError(
-        f"{ways} classes are more than the {problem.outputs} that this learner of {name} can tell "
-        "apart: use a learner that compares with class prototypes, such as ProtoNet, or train one "
-        "with more --ways"
+        f"{ways} classes are more than the {problem.outputs} that this learner of {name} can "
+        "distinguish: use a learner that compares with class prototypes, such as ProtoNet, or "
+        "train one with more --ways"
     )
 
 

@@ -112,7 +112,7 @@ def check_same(folder: Path, old: object, new: object, what: str = "run", name: 
         more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
         raise RunError(
             f"{folder} holds another {what}: {'; '.join(rows[:5])}{more}. Give the options it was "
-            "made with to resume it, or another folder to start anew"
+            "made with to resume it, or another folder to start again"
         )
 
 
@@ -122,8 +122,8 @@ def check_place(folder: Path) -> None:
     # An empty name means the current folder.
     if whole or (folder == Path() and not (folder / CONFIG_FILE).is_file()):
         raise RunError(
-            f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
-            "--run runs/mine"
+            f"expected a separate folder for the run, got {str(folder)!r}: name a new folder, as "
+            "in --run runs/mine"
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")

@@ -61,7 +61,7 @@ def read_state(file: Path | str) -> State:
         why = " ".join(str(error).split())[:160]
         raise RunError(
             f"{file}: expected a safetensors file, or a PyTorch file of only tensors ({why}); "
-            "save the state_dict by itself"
+            "save only the state_dict"
         ) from error
     states = [
         {name: one.numpy() for name, one in some.items() if hasattr(one, "numpy")}

@@ -7,8 +7,8 @@ the first inner step [1]. A shared head does not depend on the task's classes th
 
 With W the pooled covariance within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a
 linear head again: regularised linear discriminant analysis with equal priors [4]. With a covariance
-for each class the head is quadratic, and is meant for learners without inner steps [5]: in a
-direction in which the examples of a class differ, distances count for less.
+for each class the head is quadratic, and is meant for learners without inner steps [5]:
+distances count less in directions in which the examples of a class differ.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -20,7 +20,7 @@ direction in which the examples of a class differ, distances count for less.
     1989.
 [5] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
     (Simple CNAPS). One example has no covariance: for a class of one shot Q_k is the identity here,
-    which gives the plain distance; the paper takes the covariance of the task, whose largest
+    which gives the plain distance. The paper takes the covariance of the task, whose largest
     directions are those that separate the classes. Covariances divide by the number of examples.
 """
 

@@ -199,7 +199,9 @@ def compare_seeds(
     if same_runs:
         a, b = ({s: side[s] for s in sorted({*a} & {*b})} for side in (a, b))
     if len({scores.tasks for side in (a, b) for scores in side.values()}) > 1:
-        raise RunError("expected scores on the same tasks, got others; score all runs again")
+        raise RunError(
+            "expected scores on the same tasks, got different ones; score all runs again"
+        )
     kept = [[s.values for s in side.values() if np.isfinite(s.values).all()] for side in (a, b)]
     runs = (len(kept[0]), len(kept[1]))
     lost = (failed[0] + len(a) - runs[0], failed[1] + len(b) - runs[1])

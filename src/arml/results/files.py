@@ -63,7 +63,7 @@ def check_writable(*places: Path) -> None:
     for place in places:
         nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
         if not os.access(nearest, os.W_OK):
-            raise RunError(f"{place} cannot be written: name another place")
+            raise RunError(f"{place} cannot be written: name another path")
 
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -245,7 +245,7 @@ def read_metrics(path: Path) -> list[Json]:
             msgspec.convert(record.get("step"), int)
             stated = record.pop("crc32", None)
             if stated not in (None, _crc(record)):
-                raise ValueError(f"the checksum of step {record['step']} is another")
+                raise ValueError(f"the checksum of step {record['step']} differs")
     except ValueError as error:
         raise RunError(
             f"expected one JSON object a line in {path}, got a damaged one ({error}); remove the "

@@ -46,7 +46,7 @@ def use_memory_again() -> None:
         *_tunables(),
         *(f"glibc.malloc.{name}={value}" for name, value in MALLOC_SETTINGS.items()),
     ]
-    # The switch is also set: a privileged Python loses the tunables, and would start for ever.
+    # The switch is also set: a privileged Python loses the tunables, and would restart for ever.
     environment = {**os.environ, _TUNABLES_VARIABLE: ":".join(tunables), _SWITCH_VARIABLE: "1"}
     with contextlib.suppress(OSError):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
