@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from filelock import FileLock
 
-from arml.experiment.choose import AVERAGE
+from arml.experiment.choose import AVERAGED_SHARE
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
@@ -108,7 +108,9 @@ class Training:
         asked: dict[str, Any] = {"queries": 5} if conflict or self.ways != WAYS else {}
         asked |= {"families": self.families} if conflict else {}
         asked |= {"train_ways": self.ways} if self.ways != WAYS else {}
-        mean: dict[str, Any] = {"schedule": "constant", "average": AVERAGE} if self.averaged else {}
+        mean: dict[str, Any] = (
+            {"schedule": "constant", "average": AVERAGED_SHARE} if self.averaged else {}
+        )
         return replace(
             base,
             tasks=replace(base.tasks, shots=self.shots, **asked),

@@ -15,10 +15,10 @@ import os
 import sys
 from tempfile import TemporaryDirectory
 
-from arml.results.machine import MALLOC
+from arml.results.machine import MALLOC_SETTINGS
 from common import Worker, arguments, contest, machine, write
 
-OURS = ":".join(f"glibc.malloc.{name}={value}" for name, value in MALLOC.items())
+OURS = ":".join(f"glibc.malloc.{name}={value}" for name, value in MALLOC_SETTINGS.items())
 MALLOPT = ((-4, 0), (-8, 1), (-1, 2**31 - 1))
 """M_MMAP_MAX, M_ARENA_MAX and M_TRIM_THRESHOLD of <malloc.h>; it has no switch for large pages."""
 

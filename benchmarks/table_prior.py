@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from msgspec import Meta
 
 import arml
-from arml.core.checks import MOST, Size, check_types
+from arml.core.checks import MAX_COUNT, Size, check_types
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
 from arml.tasks.splits import Splits, splits_of
 
@@ -386,7 +386,7 @@ class TablesOptions:
 
     predict: Literal["classes", "numbers"] = "classes"
     """The kind of target."""
-    columns: Annotated[int, Meta(ge=2, le=MOST)] = 20
+    columns: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = 20
     """The most columns of a table; a category has a column for each of its values."""
     ways: Annotated[int, Meta(ge=2, le=1_000)] = 10
     """The most classes of a task."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from arml.results.comparisons import UNCLEAR, Comparison, holm
+from arml.results.comparisons import CANNOT_TELL, Comparison, holm
 from study.data import Study, StudyTable, compared
 from study.paper import names, rows_of
 from study.plan import ABLATIONS, INERT, LOCAL, PICTURES
@@ -133,7 +133,7 @@ def judge(study: Study, claims: Iterable[Claim] = CLAIMS) -> list[Verdict]:
         for verdict in some:
             if verdict.comparison is not None:
                 found = next(adjusted)
-                said = {"better": HOLDS, "worse": FAILS}.get(found.verdict, UNCLEAR)
+                said = {"better": HOLDS, "worse": FAILS}.get(found.verdict, CANNOT_TELL)
                 verdict = Verdict(verdict.claim, verdict.table, said, found.why, found)
             final[verdict.claim, verdict.table] = verdict
     return [final[key] for key in ordered]
@@ -145,7 +145,7 @@ def _look(study: Study, claim: Claim, name: str) -> Verdict:
     table = study.table(name)
     pair = (table.row(claim.better), table.row(claim.worse)) if table else (None, None)
     if table is None or any(row is None or not (row.scores or row.failures) for row in pair):
-        return Verdict(claim, name, UNCLEAR, NOT_YET if name in (*LOCAL, *PICTURES) else CANNOT)
+        return Verdict(claim, name, CANNOT_TELL, NOT_YET if name in (*LOCAL, *PICTURES) else CANNOT)
     better, worse = pair
     assert better is not None
     assert worse is not None
@@ -169,6 +169,6 @@ def counted(verdicts: Iterable[Verdict]) -> str:
     whys = Counter(verdict.why for verdict in verdicts if verdict.why)
     of_them = ", ".join(f"{count} {why}" for why, count in whys.items())
     return (
-        f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[UNCLEAR]} these data cannot "
-        f"tell{f' ({of_them})' if of_them else ''}."
+        f"{kinds[HOLDS]} hold, {kinds[FAILS]} do not, and of {kinds[CANNOT_TELL]} these data "
+        f"cannot tell{f' ({of_them})' if of_them else ''}."
     )

@@ -16,7 +16,7 @@ import numpy as np
 import arml
 from arml.report.tables import interval, number
 from arml.report.verdicts import chance, difference, score_head
-from arml.results.comparisons import UNCLEAR
+from arml.results.comparisons import CANNOT_TELL
 from arml.results.files import read_json
 from study import inner, pictures
 from study.claims import (
@@ -93,7 +93,7 @@ def decided(verdicts: Sequence[Verdict]) -> str:
     ]
     if rows:
         lines.append(drawn(("Verdict", "Claim", "Table", "Difference", "p"), rows))
-    open_ = [v for v in verdicts if v.verdict == UNCLEAR and v.comparison]
+    open_ = [v for v in verdicts if v.verdict == CANNOT_TELL and v.comparison]
     for group in dict.fromkeys(v.claim.group for v in open_):
         lines.append(undecided([v for v in open_ if v.claim.group == group]))
     for why in (NOT_YET, CANNOT):

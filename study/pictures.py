@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from arml.report.curves import COLOURS, DASHES, heat, render, styled
+from arml.report.curves import LINE_COLOURS, LINE_DASHES, heat, render, styled
 from arml.report.graphs import reading as shares_of
 from arml.report.tables import Cell, Line, Table, markdown, number
 from arml.report.verdicts import score_head
@@ -179,8 +179,12 @@ def figure(study: Study, place: str) -> bytes:
     by_time = curves_of(study, f"{place}-start", place)
     by_step = curves_of(study, f"{place}-start", place, f"{place}-gpu")
     for i, (label, curve) in enumerate(by_step.items()):
-        again, i = divmod(i, len(COLOURS))
-        look = {"color": COLOURS[i], "linestyle": DASHES[i % len(DASHES)], "marker": ".^"[again]}
+        again, i = divmod(i, len(LINE_COLOURS))
+        look = {
+            "color": LINE_COLOURS[i],
+            "linestyle": LINE_DASHES[i % len(LINE_DASHES)],
+            "marker": ".^"[again],
+        }
         left.plot(curve[:, 0], 100 * curve[:, 1], label=label, markersize=5, **look)
         if step := pace(study, place, label):
             timed = by_time[label]

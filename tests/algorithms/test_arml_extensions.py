@@ -24,7 +24,7 @@ from arml.core.episodes import Examples, Problem
 from arml.experiment.contract import Blobs
 from arml.explain.explaining import graph as explained
 from arml.explain.interventions import interventions
-from arml.nn.heads import ROUNDING, RidgeHead
+from arml.nn.heads import NOISE_SHARE, RidgeHead
 from small import KEY, REGRESSION, VECTORS, network, perturbed, task
 
 EVIDENCE = ExtendedARMLOptions(
@@ -119,7 +119,7 @@ def system(head: RidgeHead, net: Any, x: jax.Array) -> tuple[np.ndarray, np.ndar
     f = np.asarray(net.body(x), np.float64)
     f = np.concatenate([f, np.ones((len(f), 1))], axis=1)
     kernel = (f * np.exp(np.asarray(head.log_variances, np.float64))) @ f.T
-    return f, kernel + (1 + ROUNDING * np.trace(kernel)) * np.eye(len(f))
+    return f, kernel + (1 + NOISE_SHARE * np.trace(kernel)) * np.eye(len(f))
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e3, 1e6])

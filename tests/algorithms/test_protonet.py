@@ -9,7 +9,7 @@ import pytest
 
 from arml.algorithms.protonet import ProtoNet, ProtoNetOptions
 from arml.core.episodes import Examples, Problem, Task
-from arml.nn.heads import ABSENT
+from arml.nn.heads import ABSENT_LOGIT
 from small import KEY, close, meta, network, predictions, task
 
 PROBLEM = Problem("classification", (4,), 3, 2, 3)
@@ -64,5 +64,5 @@ def test_classes_that_a_task_lacks_take_no_part():
     )
     ours = predictions(many, spread)
     close(ours[:, labels], predictions(few, on), rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(ours[:, [1, 3]], ABSENT)
+    np.testing.assert_array_equal(ours[:, [1, 3]], ABSENT_LOGIT)
     close(meta(many, spread), meta(few, on), rtol=1e-3, atol=1e-6)

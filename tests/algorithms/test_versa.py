@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from arml.algorithms.versa import VERSA, VERSAOptions, VERSARegression
 from arml.core.episodes import Problem
-from arml.nn.heads import ABSENT, class_means
+from arml.nn.heads import ABSENT_LOGIT, class_means
 from small import REGRESSION, close, filled, meta, network, predictions, task
 
 CLASSES = Problem("classification", (4,), 3, 2, 3)
@@ -64,7 +64,7 @@ def test_any_number_of_classes():
     )
     ours = predictions(many, spread)
     close(ours[:, labels], predictions(few, on), rtol=1e-4, atol=1e-5)
-    assert np.all(ours[:, [1, 3]] < ABSENT / 2)
+    assert np.all(ours[:, [1, 3]] < ABSENT_LOGIT / 2)
     loss, gradient = meta(many, spread)
     close(loss, meta(few, on)[0], rtol=1e-4)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))

@@ -102,7 +102,7 @@ def test_refusals_are_one_line(learners):
         (asked(csv="a,b,c,d,e,f,g\n1,2,3,4,5,6,7"), "at most 6 columns are read, got more"),
         (asked(target="trees"), "no column 'trees' to predict"),
         (asked(kind="words"), "expected classes or numbers"),
-        (asked(kind="numbers"), "'oak' in column 'tree' of row 2 .* is no number to predict"),
+        (asked(kind="numbers"), "'oak' in column 'tree' of row 2 .* is not a number to predict"),
         (asked(target="height"), "too many for classes"),
         (asked(csv="a,tree\n1,\n2,oak"), "two or more rows with a value"),
         (asked(csv="a,tree\n" + "1,oak\n2,elm\n" * 3), "no row has an empty cell in 'tree'"),

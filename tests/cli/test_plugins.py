@@ -66,7 +66,7 @@ def test_a_run_of_a_plugin_is_trained_scored_reported_exported_and_says_what_it_
     command("export", run, "--out", tmp_path / "learner", own)
     assert "rescale" in page.read_text()
     _, said = command("explain", run, "--out", tmp_path / "explained", own, code=2)
-    assert "waves/rescale has nothing inside to show" in said
+    assert "waves/rescale has no explanation to show" in said
     # With a function that looks inside, it has figures, in the folder and in the report.
     (tmp_path / "look.py").write_text(INSIDE)
     own += f" --plugin {tmp_path}/look.py"

@@ -117,7 +117,7 @@ class Bare(ToyOptions):
 @pytest.mark.parametrize(
     ("part", "name", "options", "says"),
     [
-        ("method", "maml", ToyOptions, "arml has a method 'maml' of its own"),
+        ("method", "maml", ToyOptions, "arml has a method 'maml' already"),
         ("network", "toy", NoBuild, "NoBuild needs the method build"),
         ("network", "toy", Bare, "the option size of Bare needs a default"),
         ("tasks", "toy", int, "expected options as a dataclass"),

@@ -22,7 +22,7 @@ from arml.datasets.prepare import INDEX_FILE, Store, open_store, place, prepare,
 from arml.experiment.options import Experiment
 from arml.experiment.recipes import recipe
 from arml.experiment.running import Run, run
-from arml.results.files import LOCK, digest_of, locked
+from arml.results.files import LOCK_ENDING, digest_of, locked
 from arml.tasks.images import device_room
 from arml.tasks.options import StoreOptions
 
@@ -52,7 +52,7 @@ def test_the_index_says_what_there_is_and_where_it_is_from(made):
     assert "sha256('0/<class>')" in about["split"]["method"]
     assert about["citation"].startswith("Cimpoi")
     arrays = {f"texture.{part}.npy" for part in ("train", "validation", "test")}
-    assert {path.name for path in made.folder.iterdir()} == {INDEX_FILE, LOCK, *arrays}
+    assert {path.name for path in made.folder.iterdir()} == {INDEX_FILE, LOCK_ENDING, *arrays}
     for family in made.part("train"):
         assert isinstance(family.images, np.memmap)
         assert not family.images.flags.writeable
@@ -101,7 +101,7 @@ def test_a_preparation_that_is_interrupted_leaves_no_store(archive, monkeypatch,
         with pytest.raises((KeyboardInterrupt, ValueError), match=r"^$|device; free some space"):
             textures(archive)
     folder = place("texture")
-    assert not [path for path in folder.parent.iterdir() if path.name != LOCK]
+    assert not [path for path in folder.parent.iterdir() if path.name != LOCK_ENDING]
     verify(open_store(textures(archive)))
 
 
@@ -117,7 +117,7 @@ def test_two_at_once_are_refused(archive):
     # A thread stands for the other process: the one that holds the folder may hold it again.
     with ThreadPoolExecutor(1) as pool, locked(making):
         other = pool.submit(textures, archive)
-        with pytest.raises(ValueError, match="another process is at work here"):
+        with pytest.raises(ValueError, match="another process is using it"):
             other.result()
 
 
@@ -146,7 +146,10 @@ def test_archives_of_other_content_leave_nothing_behind(tmp_path, capsys, make, 
     assert main(words) == 2
     err = capsys.readouterr().err
     assert re.match(f"arml: error: .*{said}.*\n$", err)
-    assert [found for found in tmp_path.rglob("*") if found.is_file()] in ([path], [path, LOCK])
+    assert [found for found in tmp_path.rglob("*") if found.is_file()] in (
+        [path],
+        [path, LOCK_ENDING],
+    )
     assert not place("texture").exists()
 
 

@@ -132,7 +132,7 @@ def test_folders_that_state_the_split_are_trained_and_tested_on_so(tmp_path, mon
             folder.rename(folder.with_name(f"{part} {number}"))
     (tmp_path / "data" / "train" / "train 0" / "0.xml").write_text("<annotation/>")
     experiment, why = choose([str(tmp_path / "data")])
-    assert "; left out: 1 files that are no pictures" in why[0]
+    assert "; left out: 1 files that are not pictures" in why[0]
     assert experiment.tasks.ways == 2
     splits = experiment.tasks.build(tmp_path / "split.json")
     assert [part.problem.classes for part in splits[:3]] == [4, 3, 2]

@@ -233,7 +233,7 @@ def test_a_place_that_is_no_folder_of_its_own_is_refused(tmp_path, capsys):
 
 def test_a_folder_in_which_another_process_trains_is_refused(tmp_path, capsys):
     with FileLock(tmp_path / ".lock"):  # as another process does
-        assert "another process is at work here" in refused(capsys, tmp_path)
+        assert "another process is using it" in refused(capsys, tmp_path)
     assert not (tmp_path / "config.json").exists()
 
 

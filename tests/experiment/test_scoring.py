@@ -14,9 +14,9 @@ from arml.core.episodes import Problem
 from arml.experiment.contract import Blobs
 from arml.experiment.recipes import build, recipe
 from arml.experiment.scoring import (
-    FLOOR,
-    NEAREST,
-    PENALTY,
+    L2_PENALTY,
+    LOGISTIC_NAME,
+    NEAREST_NAME,
     protocol,
     simple_predictions,
     simple_scores,
@@ -68,18 +68,20 @@ def test_logistic_regression_against_scipy():
     def loss(flat):
         z = logits(flat, x)
         log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-        return -np.mean(np.sum(one_hot * log_p, axis=1)) + PENALTY / 2 * np.sum(flat[:18] ** 2)
+        return -np.mean(np.sum(one_hot * log_p, axis=1)) + L2_PENALTY / 2 * np.sum(flat[:18] ** 2)
 
     best = minimize(loss, np.zeros(21), options={"gtol": 1e-8}).x
     expected = logits(best, queries).argmax(axis=1)
-    np.testing.assert_array_equal(simple_predictions(x, y, queries)[FLOOR], expected)
+    np.testing.assert_array_equal(simple_predictions(x, y, queries)[LOGISTIC_NAME], expected)
 
 
 def test_the_nearest_mean_against_numpy():
     x, y, queries, _ = arrays(Blobs(PROBLEM, noise=2.0), jax.random.key(1))
     means = np.stack([x[y == k].mean(axis=0) for k in range(3)])
     far = np.linalg.norm(queries[:, None] - means, axis=-1)
-    np.testing.assert_array_equal(simple_predictions(x, y, queries)[NEAREST], far.argmin(axis=1))
+    np.testing.assert_array_equal(
+        simple_predictions(x, y, queries)[NEAREST_NAME], far.argmin(axis=1)
+    )
 
 
 def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
@@ -90,9 +92,9 @@ def test_simple_classifiers_are_scored_on_the_tasks_of_a_split():
     right = []
     for key in split_keys("test", 0, 6):
         x, y, queries, targets = arrays(tasks, jax.random.split(key)[0])
-        right.append(np.mean(simple_predictions(x, y, queries)[NEAREST] == targets))
-    assert found[NEAREST]["mean"] == pytest.approx(np.mean(right))
-    assert found[FLOOR]["n"] == 6
+        right.append(np.mean(simple_predictions(x, y, queries)[NEAREST_NAME] == targets))
+    assert found[NEAREST_NAME]["mean"] == pytest.approx(np.mean(right))
+    assert found[LOGISTIC_NAME]["n"] == 6
     line = FunctionsOptions().build(Path())
     assert simple_scores(splits_of(line).test, 6, split="test", chunk=3) == {}
 

@@ -159,5 +159,5 @@ def test_a_learner_begins_with_them_and_results_name_the_file(tmp_path):
     with pytest.raises(RunError, match="expected 16 convolutions, got 4"):
         arml.build("maml", PICTURES, network=ResNet12Options(weights=file))
     (tmp_path / "evil.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(RunError, match=r"PyTorch is not installed|tensors alone"):
+    with pytest.raises(RunError, match=r"PyTorch is not installed|only tensors"):
         read_state(tmp_path / "evil.pt")

@@ -182,7 +182,7 @@ def test_a_learner_without_a_graph_is_refused():
     def looked(options):
         return inside(options, "r", learner(options), functions_2d(), n=1, chunk=1)
 
-    with pytest.raises(RunError, match="r has nothing inside to show; name a run of"):
+    with pytest.raises(RunError, match="r has no explanation to show; name a run of"):
         looked(MAMLOptions())
     with pytest.raises(RunError, match="a run with vertices 0 has no meta-knowledge graph"):
         looked(ARMLOptions(vertices=0, width=4))

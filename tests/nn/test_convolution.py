@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from arml.nn.convolution import NARROW, convolve, max_pool, max_pool_same
+from arml.nn.convolution import MAX_PATCH_CHANNELS, convolve, max_pool, max_pool_same
 from small import close, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -41,7 +41,8 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
-    ("channels", "kh", "kw"), [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3), (NARROW + 1, 3, 3)]
+    ("channels", "kh", "kw"),
+    [(2, 3, 3), (9, 3, 3), (9, 1, 5), (2, 2, 3), (MAX_PATCH_CHANNELS + 1, 3, 3)],
 )
 def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
     x = normal(0, 2, 6, 5, channels)
@@ -52,7 +53,7 @@ def test_equals_xla_to_second_order(channels: int, kh: int, kw: int) -> None:
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize(
     ("channels", "axes"),
-    [(NARROW + 1, (0, 0)), (2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))],
+    [(MAX_PATCH_CHANNELS + 1, (0, 0)), (2, (0, 0)), (9, (0, 0)), (9, (0, None)), (9, (None, 0))],
 )
 def test_vmap_equals_loop(channels: int, axes: tuple[int | None, int | None]) -> None:
     x, kernel = normal(0, 3, 2, 5, 4, channels), normal(1, 3, 3, 3, channels, 2)

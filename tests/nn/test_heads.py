@@ -10,7 +10,7 @@ import pytest
 
 from arml.core.episodes import Examples, Problem
 from arml.nn.heads import (
-    ABSENT,
+    ABSENT_LOGIT,
     PrototypeHead,
     discriminant,
     headless,
@@ -78,7 +78,7 @@ def test_the_pooled_head_is_linear_discriminant_analysis(width):
 @pytest.mark.parametrize("made", [by_head, quadratic, discriminant])
 def test_classes_that_a_task_lacks_take_no_part(made):
     logits = made(0.5, X[:3], jnp.array([0, 2, 2]), 4)(QUERIES)
-    assert np.all(logits[:, [1, 3]] <= ABSENT / 2)
+    assert np.all(logits[:, [1, 3]] <= ABSENT_LOGIT / 2)
     np.testing.assert_array_equal(jax.nn.softmax(logits)[:, [1, 3]], 0)
 
 

@@ -102,7 +102,7 @@ def test_a_table_of_categories_is_evaluated_and_options_of_runs_are_refused(tmp_
         (f"{kept} --query {tmp_path}", "is not a table, and kept reads tables"),
         (f"{kept} --query {table} --target bark", "no column 'bark', which the examples have"),
         (f"{kept} --query {table} --target leaf", "no column 'leaf'"),
-        ("starter", "starter is a learner, and no run or predictor: `arml adapt starter --supp"),
+        ("starter", "starter is a learner, not a run or a predictor: `arml adapt starter --supp"),
         (f"{tmp_path} --query {table}", "--query is for predictors: leave it out"),
     ):
         assert said in command("evaluate", words, code=2)[1]

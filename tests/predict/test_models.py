@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import arml
-from arml.nn.edges import CELLS, DIRECTIONS, histograms
+from arml.nn.edges import EDGE_DIRECTIONS, SIDE_CELLS, histograms
 from arml.predict.base import softmax
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
@@ -54,20 +54,20 @@ def test_edges_against_a_loop_over_pixels():
     """Each pixel votes for the two directions beside its own."""
     pictures = np.random.default_rng(3).uniform(size=(3, 17, 20, 3))
     down, right = np.gradient(pictures, axis=(1, 2))
-    votes = np.zeros((len(pictures), CELLS, CELLS, DIRECTIONS))
+    votes = np.zeros((len(pictures), SIDE_CELLS, SIDE_CELLS, EDGE_DIRECTIONS))
     cells = [
-        {i: k for k, part in enumerate(np.array_split(range(n), CELLS)) for i in part}
+        {i: k for k, part in enumerate(np.array_split(range(n), SIDE_CELLS)) for i in part}
         for n in pictures.shape[1:3]
     ]
     for n, i, j in np.ndindex(pictures.shape[:3]):
         size, at = max(
-            (np.hypot(d, r), np.arctan2(d, r) % np.pi * DIRECTIONS / np.pi)
+            (np.hypot(d, r), np.arctan2(d, r) % np.pi * EDGE_DIRECTIONS / np.pi)
             for d, r in zip(down[n, i, j], right[n, i, j], strict=True)
         )
         for k, share in ((int(at), 1 - at % 1), (int(at) + 1, at % 1)):
-            votes[n, cells[0][i], cells[1][j], k % DIRECTIONS] += size * share
+            votes[n, cells[0][i], cells[1][j], k % EDGE_DIRECTIONS] += size * share
     block = np.stack([votes[:, i : i + 2, j : j + 2] for i in range(3) for j in range(3)], 1)
-    block = block.reshape(len(pictures), 9, 4 * DIRECTIONS)
+    block = block.reshape(len(pictures), 9, 4 * EDGE_DIRECTIONS)
     for _ in range(2):
         block = np.minimum(block / (np.linalg.norm(block, axis=-1, keepdims=True) + 1e-3), 0.2)
     np.testing.assert_allclose(histograms(pictures, np).reshape(block.shape), block, atol=1e-9)

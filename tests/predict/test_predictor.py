@@ -176,14 +176,29 @@ def test_tables_on_the_command_line(functions, tmp_path, command):
     to_predict = f"predict {kept} {query}"
     learned = f"{adapt} --target height"
     for file, text, words, says in (
-        (query, "a,b\n1,0_5.0\n", to_predict, "'0_5.0' in column 'b' of row 2 is no finite number"),
-        (query, "a,b\n1,1e99\n", to_predict, "'1e99' in column 'b' of row 2 is no finite number"),
+        (
+            query,
+            "a,b\n1,0_5.0\n",
+            to_predict,
+            "'0_5.0' in column 'b' of row 2 is not a finite number",
+        ),
+        (
+            query,
+            "a,b\n1,1e99\n",
+            to_predict,
+            "'1e99' in column 'b' of row 2 is not a finite number",
+        ),
         (support, "a,height,b\n1,2,3\n", adapt, "named; name one with --target: a, height, b"),
-        (support, "a,b,height\n1,x,3\n", learned, "'x' in column 'b' of row 2 is no finite number"),
+        (
+            support,
+            "a,b,height\n1,x,3\n",
+            learned,
+            "'x' in column 'b' of row 2 is not a finite number",
+        ),
         (support, "a,b,height\n1,2,tall\n", learned, "'tall' in column 'target' of row 2 is no"),
         (support, "a,b,height\n1,2,3\n1,2,4\n", learned, "all 2 rows are identical"),
         (support, "a,b,height\n1,2\n", learned, "row 2 has 2 cells, the header 3"),
-        (support, "a,b,height\n", learned, "has a header alone: add one or more rows"),
+        (support, "a,b,height\n", learned, "has only a header: add one or more rows"),
     ):
         file.write_text(text)
         assert says in command(words, code=2)[1]

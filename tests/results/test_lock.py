@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from arml.results.files import LOCK, RunError, locked
+from arml.results.files import LOCK_ENDING, RunError, locked
 
 PROCESSES = 5
 # A process of its own that shares nothing but the folder, and starts in milliseconds.
@@ -63,7 +63,7 @@ def test_the_lock_of_a_killed_process_dies_with_it(tmp_path):
     process.kill()
     process.join()
     with locked(tmp_path):
-        assert (tmp_path / LOCK).exists()
+        assert (tmp_path / LOCK_ENDING).exists()
 
 
 def test_a_thread_that_holds_it_may_hold_it_again_and_another_may_not(tmp_path):

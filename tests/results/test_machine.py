@@ -18,7 +18,7 @@ use_memory_again()
 facts = os.getpid(), sys.argv[1:], os.environ.get("GLIBC_TUNABLES"), malloc_settings()
 print(json.dumps(facts))
 """
-OURS = ":".join(f"glibc.malloc.{name}={value}" for name, value in machine.MALLOC.items())
+OURS = ":".join(f"glibc.malloc.{name}={value}" for name, value in machine.MALLOC_SETTINGS.items())
 OTHER, ARENAS = "glibc.rtld.optional_static_tls=512", "glibc.malloc.arena_max=1"
 
 

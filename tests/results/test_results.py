@@ -127,7 +127,7 @@ def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         append_metric(file, {"step": step, "loss": 0.5})
     file.write_text(file.read_text().replace('2, "loss": 0.5', '2, "loss": 0.6'))
-    with pytest.raises(RunError, match=one_line("the checksum of step 2 is another")):
+    with pytest.raises(RunError, match=one_line("the checksum of step 2 differs")):
         read_metrics(file)
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from arml.predict.inputs import missing
-from arml.tables.columns import WIDTHS, Schema, as_table, encoder, schema_of, width_of
-from arml.tables.kinds import KEEP, LEVELS, AnyColumn, targets_in
+from arml.tables.columns import TABLE_WIDTHS, Schema, as_table, encoder, schema_of, width_of
+from arml.tables.kinds import KEEP_HINT, MAX_LEVELS, AnyColumn, targets_in
 
 Y = np.array([0, 1, 0, 1, 0, 1])
 TABLE = {
@@ -36,7 +36,7 @@ def parsed(cells, **options):
     table = {"c": cells, "x": [i * i for i in range(len(cells))]}
     schema = schema_of(table, **options)
     if "c" in schema.left_out:
-        return schema.left_out["c"].removesuffix(KEEP)
+        return schema.left_out["c"].removesuffix(KEEP_HINT)
     return schema.columns[0].about(), schema.parse(table)[:, 0], schema.hints
 
 
@@ -76,8 +76,8 @@ def test_cells_that_are_unlike_the_examples_are_named():
     assert x[0, 5, 1] == 0
     others, unseen = "so the other columns decide", "is a value that no example has"
     assert said == [
-        f"t: '5more' in column 'length' of row 2 (also '9 kg' of row 5) is no number, {others}",
-        f"t: 'soon' in column 'seen' of row 2 is no date, {others}",
+        f"t: '5more' in column 'length' of row 2 (also '9 kg' of row 5) is not a number, {others}",
+        f"t: 'soon' in column 'seen' of row 2 is not a date, {others}",
         f"t: 'pink' in column 'colour' of row 2 {unseen}, {others}",
         f"t: 'x' in column 'sex' of row 2 {unseen}, {others}",
     ]
@@ -155,8 +155,11 @@ def test_frames_of_other_libraries_series_and_single_cells():
             for cell in ([1, 2], (1, 2), {"x": 1}, {1}, np.zeros(2), b"x")
         ),
         ({"a": {"x": 1}}, "'a' has a dict in row 1"),
-        ({"a": ["5.1", "5.2", "1e400"]}, "'1e400' in column 'a' of row 3 is no number"),
-        ({"a": ["5 %", "6 %", "7"]}, "'7' in column 'a' of row 3 is no number with the unit '%'"),
+        ({"a": ["5.1", "5.2", "1e400"]}, "'1e400' in column 'a' of row 3 is not a number"),
+        (
+            {"a": ["5 %", "6 %", "7"]},
+            "'7' in column 'a' of row 3 is not a number with the unit '%'",
+        ),
         ({"a": ["1", "1"]}, "no column can be used: 'a' has one value"),
         ({"a": [f"person {i}" for i in range(6)]}, "'a' texts that differ in nearly every"),
         ({"a": ["1"]}, "expected two or more examples, got 1: add rows"),
@@ -362,8 +365,8 @@ def test_texts_among_numbers_or_dates_are_named_at_every_size(n):
     with pytest.raises(ValueError, match="unlike most cells") as refused:
         schema_of({"a": [*cells, "long"], "b": [*days, "soon"]}, where="t", lines=range(2, n + 3))
     assert str(refused.value) == (
-        f"t: '<2' in column 'a' of row 4 (also 'long' of row {n + 2}) is no number; 'soon' in "
-        f"column 'b' of row {n + 2} is no date, unlike most cells there: correct or empty them, "
+        f"t: '<2' in column 'a' of row 4 (also 'long' of row {n + 2}) is not a number; 'soon' in "
+        f"column 'b' of row {n + 2} is not a date, unlike most cells there: correct or empty them, "
         "leave the column out (--without), or use it as a category (--keep)"
     )
     assert parsed(cells, keep=["c"])[0].startswith(f"category of {n} values")
@@ -448,7 +451,7 @@ def test_targets_with_marks():
     assert remarks == ["read as numbers: price (number, '$1,250' is 1250)"]
     assert targets_in("code", ["007", "8"], "t", [2, 3])[0].tolist() == [7, 8]
     for cells in (["1", "", "3"], ["1", "-", "3"], ["$5", "six", "$7"]):
-        with pytest.raises(ValueError, match=r"t: .* in column 'y' of row 3 is no number to"):
+        with pytest.raises(ValueError, match=r"t: .* in column 'y' of row 3 is not a number to"):
             targets_in("y", cells, "t", [2, 3, 4])
 
 
@@ -478,13 +481,13 @@ def test_dates_that_can_be_read_in_two_orders():
 
 
 def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
-    table = {str(i): RNG.normal(size=40).tolist() for i in range(WIDTHS[-1] + 10)}
+    table = {str(i): RNG.normal(size=40).tolist() for i in range(TABLE_WIDTHS[-1] + 10)}
     y = np.arange(40) % 2
     table["told"] = (y + 0.1 * RNG.normal(size=40)).tolist()
     schema = schema_of(table)
     values, place = schema.parse(table), [*table].index("told")
     encode = encoder(schema, values, y)
-    assert len(encode.owners) == width_of(len(encode.owners)) == WIDTHS[-1] < encode.total
+    assert len(encode.owners) == width_of(len(encode.owners)) == TABLE_WIDTHS[-1] < encode.total
     assert place in encode.owners
     assert 7 in encoder(schema, values, np.asarray(table["7"]) * 3).owners
     # Without labels that speak for it, it is one of many.
@@ -493,9 +496,9 @@ def test_of_too_many_columns_those_stay_that_tell_the_classes_apart():
 
 
 def test_the_rarest_of_many_categories_have_no_column():
-    cells = [f"level {i}" for i in range(LEVELS + 3) for _ in range(2 + (i < LEVELS))]
+    cells = [f"level {i}" for i in range(MAX_LEVELS + 3) for _ in range(2 + (i < MAX_LEVELS))]
     schema = schema_of({"many": cells})
     encode = encoder(schema, schema.parse({"many": cells}), np.zeros(len(cells), int))
-    assert encode.total == LEVELS
+    assert encode.total == MAX_LEVELS
     kept = [schema.columns[0].texts[level] for level in encode.level]
-    assert kept == sorted(f"level {i}" for i in range(LEVELS))
+    assert kept == sorted(f"level {i}" for i in range(MAX_LEVELS))

@@ -286,9 +286,9 @@ def test_a_csv_file_is_learned_predicted_and_saved(predictor, command):
     write("odd.csv", {**more, **odd, "same": [1] * 6})
     _, said = command("predict saved odd.csv --columns")
     assert "'soft' in column 'bark' of row 2 is a value that no example has, so the other" in said
-    assert "'tall' in column 'height' of row 4 is no number, so the other columns decide" in said
+    assert "'tall' in column 'height' of row 4 is not a number, so the other columns decide" in said
     assert "bark: category of 2 values: rough, smooth" in said
-    with pytest.warns(UserWarning, match="'tall' in column 'height' of row 3 is no number"):
+    with pytest.warns(UserWarning, match="'tall' in column 'height' of row 3 is not a number"):
         predictor.predict({**more, "height": odd["height"]})
     _, said = command("adapt tables --support trees.csv --target noise", code=2)
     assert "'noise' has 16 different values in 16 rows, too many" in said
@@ -411,7 +411,7 @@ def test_a_bag_of_estimators_and_codes_as_categories(command):
     counts = np.arange(40) % 3
     found = arml.load("tables").adapt(x, y, counts)
     np.testing.assert_array_equal(found.values, np.repeat(x, counts, axis=0))
-    with pytest.raises(ValueError, match="weights that are no whole numbers"):
+    with pytest.raises(ValueError, match="weights that are not whole numbers"):
         arml.load("tables").adapt(x, y, counts / 2)
     write("t.csv", {"code": [1, 2, 3, 1] * 4, "x": RNG.normal(size=16), "kind": ["a", "b"] * 8})
     words = "adapt tables --support t.csv --target kind --no-reliability --columns --category code"

@@ -2,11 +2,11 @@
 
 Every cell is a token: its value and its rank, as the support set measures them, and the mean of the
 column over other examples with a similar label. Tokens attend over columns, then over rows, where
-queries attend to the support set only [1]. The tokens give a weight for each column and a place for
+queries attend only to support rows [1]. The tokens give a weight to each column and a position to
 each row. These and a few numbers of the task make a kernel, and ridge regression with this kernel
-predicts [3]. Classes are one-hot vectors, so that their number may be any, and no class has an
-output of its own. Numbers have the variance of a Gaussian process. As the ridge grows, the
-classifier becomes the nearest class mean. The numbers of a task (mixture of kernels, ridge,
+predicts [3]. Classes are one-hot vectors, so their number is free, and no class has its own output.
+Numbers have the variance of a Gaussian process. As the ridge grows, the classifier becomes the
+nearest class mean. The numbers of a task (mixture of kernels, ridge,
 temperature) and the scales inside the layers are blends of templates: a task reads the vertices of
 a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
 
@@ -14,11 +14,10 @@ a graph of meta-knowledge, as in ARML [2], and each vertex owns a template.
       + a_3 exp(-sum_c u_c |r_c - r'_c|) + a_4 exp(-|g - g'|^2 / 2)                      (1)
     f(x) = mean(y) + k(x) (K + l I)^-1 (y - mean(y))                                     (2)
 
-with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' places.
+with z the standardised values, r the ranks, w, v, u the columns' weights and g the rows' positions.
 
 An input is the cells of a row, `[columns, 3]`: value, whether it is there, kind (1 for the
-indicator of a category). A row without any cell is no example, and a column without any cell is no
-column.
+indicator of a category). Rows and columns without any cell are ignored.
 
 [1] Pfefferle, Hog, Purucker and Hutter, nanoTabPFN, arXiv 2511.03634.
 [2] Yao et al., Automated Relational Meta-learning, ICLR 2020.
@@ -28,15 +27,15 @@ column.
 
 Differences
 - nanoTabPFN has one learned output for each class, so a task has at most as many classes as in its
-  training. Here labels enter only by how alike they are: permuting the classes permutes the
+  training. Here labels enter only by their similarity: permuting the classes permutes the
   outputs.
 - The attention maps are tied [4]: one map of columns serves all rows, and one map of rows serves
   all columns. There are no positions, so permuting columns or rows permutes the tokens.
 - No token attends to a missing cell, and no value of it reaches the kernel: it is at distance one
-  from all values, along an axis of its own.
-- The tokens of the examples know labels, and those of queries do not. The more rows there are, the
-  more exactly the places of the examples tell their labels, until the other kernels are not used.
-  So beyond `ROWS` rows, the most in meta-training, a_4 falls with their square.
+  from all values, along a separate axis.
+- The tokens of the examples contain labels, and those of queries do not. With more rows the
+  positions of the examples show their labels more exactly, until the other kernels are not used.
+  So beyond `FULL_ROWS` rows, the most in meta-training, a_4 falls with their square.
 - ARML's vertices shape the initialisation of a network; here they shape the kernel.
 """
 
@@ -58,19 +57,19 @@ from arml.core.losses import loss_of
 from arml.nn.heads import mask_absent
 from arml.nn.networks import MLP, Linear, linear, mlp
 
-FAR = 4.0
+MAX_DEVIATIONS = 4.0
 """A value is pulled towards the others when it is more standard deviations than this away."""
-DESCRIBED = 11
+COLUMN_NUMBERS = 11
 """Numbers that describe a column."""
-PLACE = 16
-"""Dimension of a row's place."""
-ROWS = 40
+PLACE_SIZE = 16
+"""The dimension of a row's position."""
+FULL_ROWS = 40
 """Examples beyond which the places count less."""
-NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
+INITIAL_NUMBERS = (1.0, 0.5, 0.5, 0.0, -1.5, 1.5, 0.0)
 """Initial numbers of a task: four shares of kernels, log ridge, log temperature, log noise."""
-FREEDOM = 4
+DEGREES_OF_FREEDOM = 4
 """Degrees of freedom of the predictive distribution of a number: Student's t."""
-MASKED = -1e9
+MASKED_LOGIT = -1e9
 """The logit of a cell that may not be attended to."""
 
 Tokens = Float[Array, "rows columns d"]
@@ -84,7 +83,7 @@ class _Cells(NamedTuple):
     """Cells of rows, in units of the support set; zero where they are missing."""
 
     score: Float[Array, "rows columns"]
-    """Value in standard deviations of the support set, pulled in beyond `FAR`."""
+    """Value in standard deviations of the support set, pulled in beyond `MAX_DEVIATIONS`."""
     rank: Float[Array, "rows columns"]
     """Share of the support set below the value, from -1.73 to 1.73."""
     there: Bool[Array, "rows columns"]
@@ -97,7 +96,7 @@ class _Cells(NamedTuple):
 
 
 def count_of(there: Bool[Array, "..."], axis: int | tuple[int, ...] | None = None) -> Array:
-    """How many are `there`; one if none is."""
+    """The number of entries that are `there`, at least one."""
     return jnp.maximum(jnp.sum(there, axis=axis), 1).astype(jnp.float32)
 
 
@@ -121,7 +120,7 @@ def _measured(support: Float[Array, "n columns 3"]) -> Callable[[Array], _Cells]
         there = x[..., 1] > 0.5
         value = jnp.where(there, x[..., 0], mean)
         score = (value - mean) / unit
-        score = score / jnp.sqrt(1 + jnp.square(score / FAR))
+        score = score / jnp.sqrt(1 + jnp.square(score / MAX_DEVIATIONS))
         below = jnp.where(known, jnp.sign(value[:, None] - values[None]), 0.0)
         rank = jnp.sum(below, axis=1) / count_of(known, 0) * 1.73
         score, rank, kind = (jnp.where(there, part, 0.0) for part in (score, rank, x[..., 2]))
@@ -238,8 +237,8 @@ class Layer(eqx.Module):
     ) -> tuple[Tokens, Remembered]:
         """The cells after one layer, and the part of them that queries will need.
 
-        `alike` says how alike the labels of two rows of the support set are. For queries, `support`
-        is the part of the support set that they need. `film` scales and shifts the input of the
+        `alike` is the similarity of the labels of two support rows. For queries, `support` is the
+        part of the support set that they need. `film` scales and shifts the input of the
         small network.
         """
         seen = there.astype(h.dtype)
@@ -288,7 +287,7 @@ def _map(
     that are there, `summed`, and is scaled to the size of one cell's."""
     logits = jnp.einsum(product, q, k)
     scale = (q.shape[-1] * count_of(summed)) ** -0.5
-    return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED), axis=-1)
+    return jax.nn.softmax(jnp.where(allowed, logits * scale + bias, MASKED_LOGIT), axis=-1)
 
 
 def layer(d: int, heads: int, *, key: PRNGKeyArray) -> Layer:
@@ -319,7 +318,7 @@ class Kernel(NamedTuple):
 
     def between(self, cells: _Cells, places: _Places) -> Float[Array, "rows n"]:
         """K between rows and the support set, all four parts positive definite. Eq. (1). A missing
-        cell is at distance one, along an axis of its own, from each cell that is there."""
+        cell is at distance one, along a separate axis, from each cell that is there."""
         shares, others = jax.nn.softmax(self.numbers[:4]), self.cells
         linear, smooth, steps = self.weights
         here, there = (c.there.astype(jnp.float32) for c in (cells, others))
@@ -409,7 +408,7 @@ class Tables(MetaLearner):
             remembered.append(own)
         tokens = standard(_mean_of(h, cells.there[..., None]))
         weights = jnp.where(known, jnp.exp(self.weigh(tokens).T), 0.0) / count_of(known)
-        many = jnp.maximum(jnp.sum(cells.rows) / ROWS, 1.0)
+        many = jnp.maximum(jnp.sum(cells.rows) / FULL_ROWS, 1.0)
         numbers = (reading @ self.settings).at[3].add(-2 * jnp.log(many))
         places = self._places(h, cells)
         return Kernel(measure, cells, columns, films, remembered, places, weights, numbers)
@@ -490,7 +489,7 @@ class Tables(MetaLearner):
         solved = self.solve(task.support)
         centre, scale = self._distribution(solved, task.query.x)
         off = (task.query.y[:, 0] - centre) / scale
-        tail = (FREEDOM + 1) / 2 * jnp.log1p(jnp.square(off) / FREEDOM)
+        tail = (DEGREES_OF_FREEDOM + 1) / 2 * jnp.log1p(jnp.square(off) / DEGREES_OF_FREEDOM)
         return jnp.mean(tail + jnp.log(scale / solved.deviation))
 
 
@@ -505,7 +504,7 @@ class TablesOptions(Options):
     heads: Size = 2
     """Heads of attention; they divide the width."""
     vertices: Size = 8
-    """Vertices of the meta-knowledge graph, each with a template; one for no graph."""
+    """Vertices of the meta-knowledge graph, each with a template; one means no graph."""
 
     def check(self) -> None:
         super().check()
@@ -515,25 +514,27 @@ class TablesOptions(Options):
             )
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> Tables:
-        """The learner; it uses nothing of `net`."""
+        """The learner. It does not use `net`."""
         if problem.kind == "regression" and problem.outputs != 1:
             raise ValueError(
                 f"expected one target for tables, got {problem.outputs}: train a learner for each"
             )
         keys = jax.random.split(key, 9)
         d, v = self.width, self.vertices
-        numbers = jnp.asarray(NUMBERS) + 0.1 * jax.random.normal(keys[0], (v, len(NUMBERS)))
+        numbers = jnp.asarray(INITIAL_NUMBERS) + 0.1 * jax.random.normal(
+            keys[0], (v, len(INITIAL_NUMBERS))
+        )
         return Tables(
             embed=linear(8, d, key=keys[1]),
-            describe=linear(DESCRIBED, d, key=keys[2]),
-            code=mlp((DESCRIBED, 2 * d, d), key=keys[3]),
+            describe=linear(COLUMN_NUMBERS, d, key=keys[2]),
+            code=mlp((COLUMN_NUMBERS, 2 * d, d), key=keys[3]),
             vertices=0.5 * jax.random.normal(keys[4], (v, d)),
             scales=0.1 * jax.random.normal(keys[5], (v, self.depth, 2, d)),
             settings=numbers.astype(jnp.float32),
             layers=tuple(
                 layer(d, self.heads, key=k) for k in jax.random.split(keys[6], self.depth)
             ),
-            place=linear(d, PLACE, key=keys[7]),
+            place=linear(d, PLACE_SIZE, key=keys[7]),
             weigh=linear(d, 3, key=keys[8]),
             ways=problem.outputs if problem.kind == "classification" else 0,
             loss=loss_of(problem),

@@ -17,7 +17,7 @@ from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.kinds import Asked, Queries, inputs_of
 from arml.results.files import Json, read_as
-from arml.tables.kinds import NUMBER, text_of
+from arml.tables.kinds import NUMBER_CELL, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
 LEVEL = 0.9
@@ -59,7 +59,7 @@ def columns(content: object, limits: Limits) -> Json:
     for place, (name, column) in enumerate(sheet.cells.items()):
         empty = np.array([missing(cell) for cell in column])
         known = [str(cell).strip() for cell in column if not missing(cell)]
-        numbers = len(set(known)) > _FEW and all(map(NUMBER.fullmatch, known))
+        numbers = len(set(known)) > _FEW and all(map(NUMBER_CELL.fullmatch, known))
         kind = "numbers" if numbers else "classes"
         found.append({"name": name, "empty": int(empty.sum()), "kind": kind})
         block = int(np.sum(empty[1:] != empty[:-1])) == 1

@@ -28,7 +28,7 @@ class CheckOptions:
 
 def check_command(arguments: Sequence[str]) -> int:
     options = parse(CheckOptions, arguments, prog="arml check")
-    from arml.experiment.contract import NOTE
+    from arml.experiment.contract import QUERIES_NOTE
     from arml.predict.contract import check
 
     failed, said = 0, set[str]()
@@ -42,13 +42,13 @@ def check_command(arguments: Sequence[str]) -> int:
                     again += 1
                 elif reason:
                     state = "excepted" if finding.passed else "FAILED"
-                    state = "noted" if finding.check == NOTE else state
+                    state = "noted" if finding.check == QUERIES_NOTE else state
                     rule = finding.check.replace("_", " ")
                     where = f"{finding.place}: " if finding.place else ""
                     print(f"{subject}: {state}: {rule}: {where}{finding.message}", flush=True)
                     said |= {reason}
             failed += sum(not finding.passed for finding in findings)
-            passed = sum(finding.passed and finding.check != NOTE for finding in findings)
+            passed = sum(finding.passed and finding.check != QUERIES_NOTE for finding in findings)
             more = f", {again} more failed for a reason above" if again else ""
             checks = "check" if passed == 1 else "checks"
             print(f"{subject}: {passed} {checks} passed{more}", flush=True)

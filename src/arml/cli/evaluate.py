@@ -21,8 +21,8 @@ from arml.results.scores import format_score
 if TYPE_CHECKING:
     from arml.experiment.scoring import Scored
 
-_TASKS = 1_000
-"""Tasks that a run is scored on."""
+_SCORED_TASKS = 1_000
+"""The number of tasks on which a run is scored."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class EvaluateOptions:
     Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
-    The scores on test tasks as in the training are also written to result.json in the folder of the
-    run, and those of single tasks to scores.npz, unless --out is given. --against
-    takes the difference of two runs task by task, and of two folders of seeds over training runs
-    and tasks; it uses scores of an earlier call. The published tables use 4,000 tasks.
+    Without --out, the scores on test tasks as in the training are also written to the folder of the
+    run: result.json, and scores.npz with those of single tasks. --against compares two runs task by
+    task, and two folders of seeds over training runs and tasks. It uses scores of an earlier call.
+    The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -44,7 +44,7 @@ class EvaluateOptions:
     target: str | None = None
     """For a predictor of tables: the column with the answers."""
     sheet: str | None = None
-    """For a predictor of tables: the sheet of a spreadsheet, if not the first that is visible."""
+    """For a predictor of tables: the sheet of a spreadsheet; by default the first visible one."""
     model: Path | None = None
     """For a predictor of features: the ONNX model, if it is not the default."""
     tasks: int | None = None
@@ -62,7 +62,7 @@ class EvaluateOptions:
     json: bool = False
     """Print JSON."""
     out: Path | None = None
-    """Write the result to this file, and not to the folder."""
+    """Write the result to this file instead of the folder."""
 
 
 def evaluate_command(arguments: Sequence[str]) -> None:
@@ -77,9 +77,9 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         found, shown = _predictor(options)
     elif is_learner(options.folder):
         raise ValueError(
-            f"{options.folder} is a learner, and no run or predictor: `arml adapt {options.folder} "
-            "--support EXAMPLES --save FOLDER` makes a predictor of it, and says how well it "
-            "predicts your examples"
+            f"{options.folder} is a learner, not a run or a predictor: `arml adapt "
+            f"{options.folder} --support EXAMPLES --save FOLDER` makes a predictor "
+            "of it, and estimates how well it predicts your examples"
         )
     else:
         refuse(options, ("query", "target", "sheet", "model"), "predictors")
@@ -97,12 +97,12 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
     """Score the runs of one folder, or of two; returns the result, and what to print."""
     folders = [options.folder, *([options.against] if options.against else [])]
     if len({folder.resolve() for folder in folders}) < len(folders):
-        raise ValueError(f"{options.folder} twice: name another folder after --against")
+        raise ValueError(f"{options.folder} was given twice: name another folder after --against")
     sides = [seeds_in(folder) or [folder] for folder in folders]
     for runs in sides:
         for run in runs:
             read_config(run)  # before JAX is imported, which takes a second or two
-    tasks = _TASKS if options.tasks is None else options.tasks
+    tasks = _SCORED_TASKS if options.tasks is None else options.tasks
     settings: Json = {"tasks": tasks, "split": options.split, "steps": options.steps}
     shape = {name: n for name in ("ways", "shots") if (n := getattr(options, name)) is not None}
     usual = options.split == "test" and options.steps is None and options.out is None
@@ -120,9 +120,13 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
             if known is not None:
                 return known
             found = evaluate_run(
-                run, **settings, shape=shape, mesh=mesh_of(own_cores()), simple=simple,
+                run,
+                **settings,
+                shape=shape,
+                mesh=mesh_of(own_cores()),
+                simple=simple,
                 watch=partial(display.show, "scoring tasks"),
-            )  # fmt: skip
+            )
             if keeps:
                 keep(found)
             return found
@@ -170,7 +174,7 @@ def _check_seeds(runs: Sequence[Path]) -> None:
         own = run.experiment
         if (own.recipe, fingerprint(own)) != (first.recipe, fingerprint(first)):
             raise RunError(
-                f"{run.folder} has other options than {runs[0]}, and is no seed of the same "
+                f"{run.folder} has other options than {runs[0]}, and is not a seed of the same "
                 "experiment: move one of them to another folder"
             )
         if not run.is_over:

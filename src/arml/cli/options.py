@@ -12,7 +12,7 @@ from rich.console import Console
 from tyro.conf import Suppress, arg
 
 from arml.cli.console import Display, parse, understood
-from arml.experiment.choose import MINUTES, choose, paced
+from arml.experiment.choose import DEFAULT_MINUTES, choose, paced
 from arml.experiment.options import REGISTRIES, Experiment
 from arml.experiment.recipes import recipe
 from arml.results.folder import read_config, seeds_in
@@ -86,7 +86,7 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
         experiment = _shaped(found, options)
     elif options.data:
         fixed = options.given(*TASK_SHAPE, "size")
-        minutes = options.minutes or MINUTES
+        minutes = options.minutes or DEFAULT_MINUTES
         experiment, lines = choose(options.data, fixed=fixed, minutes=minutes)
         lines.append(f"method {experiment.recipe}: `{prog} RECIPE` trains another")
     else:
@@ -107,12 +107,12 @@ def read_command(kind: type[T], words: Sequence[str], *, prog: str) -> Parsed[T]
 
 
 def timed(parsed: Parsed[T], since: float, *, devices: int, console: Console) -> Experiment:
-    """The experiment with as many steps as fit in the given minutes, or in `MINUTES` if the user
-    gave only data. A run that exists keeps its steps."""
+    """The experiment with as many steps as fit in the given minutes, or in `DEFAULT_MINUTES` if
+    only data were given. A run that exists keeps its steps."""
     experiment, options = parsed.experiment, parsed.options
     minutes = options.minutes
     if minutes is None and parsed.lines and not options.steps:
-        minutes = MINUTES
+        minutes = DEFAULT_MINUTES
     if minutes is None or not experiment.steps:
         return experiment
     folder = next(iter(seeds_in(options.run)), options.run)

@@ -1,4 +1,4 @@
-"""`arml train`: reads the options, trains one seed or several, shows progress, stops when asked."""
+"""`arml train`: reads the options, trains one seed or several, shows progress, and can stop."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from arml.results.machine import cores
 from arml.training import checkpoint
 from arml.training.devices import mesh_of, own_cores, sharing
 from arml.training.distributed import Processes, ending, is_first, of_all
-from arml.training.fit import SCORING
+from arml.training.fit import SCORING_STAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +37,20 @@ class TrainOptions(TrainingOptions):
     seeds: Size = 1
     """Train this many seeds side by side, in RUN/seed-0, RUN/seed-1 and so on."""
     workers: Whole = 0
-    """Seeds that are trained at once; 0 takes one for each core, or one on a GPU."""
+    """Seeds that are trained at once; 0 means one for each core, or one on a GPU."""
     on: str | None = None
     """Train the seeds on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: Whole = 0
-    """Devices of this process that share the tasks of a step; 0 takes the CPU cores for images."""
+    """Devices of this process that share the tasks of a step; 0 means the CPU cores for images."""
     extend: bool = False
-    """Go on with a run of fewer steps though its schedule is made anew; where the rate is constant,
-    --steps alone does."""
+    """Continue a run of fewer steps although its schedule changes. If the rate is constant, --steps
+    is enough."""
     joined: Annotated[Processes, arg(name="")] = field(default_factory=Processes)
 
     @property
     def extends(self) -> bool | None:
-        """Whether more steps go on with a run; None if they do where the rate is constant."""
+        """Whether more steps continue a run; None: only if the rate is constant."""
         return self.extend or (None if self.steps else False)
 
     def check(self) -> None:
@@ -126,7 +126,7 @@ class Training:
         self.display.show("training", step, steps, note=f"step {step:,} of {steps:,}{self.loss}")
 
     def idle(self) -> str:
-        """Why nothing is lost if the program ends at once, in compilation; empty otherwise."""
+        """The reason why an end during compilation loses no steps; empty otherwise."""
         saved = f"saved at step {self.reached:,}" if self.reached else "no step is done"
         return "" if self.saves else f"stopped; {saved}"
 
@@ -149,22 +149,28 @@ def _train(
     few = f"{experiment.interval} steps at most, one where steps are slow"
     stop = Stop(
         f"stopping after the steps in hand ({few}), which are then saved",
-        # One of several processes stops with the others.
+        # One of several processes stops with the rest.
         idle=str if distributed else training.idle,
     )
 
     def reading(what: str, done: int, total: int) -> None:
         """Show that images are decoded, or validation tasks scored."""
-        if stop() and what != SCORING:  # the steps in hand are saved first
+        if stop() and what != SCORING_STAGE:  # the steps in hand are saved first
             raise KeyboardInterrupt
         training.saves = True
-        display.show(what if what == SCORING else f"reading {what}", done, total)
+        display.show(what if what == SCORING_STAGE else f"reading {what}", done, total)
 
     with stop.listening(), display:
         reached = run(
-            experiment, folder, watch=training.watch, stop=stop, progress=reading, devices=devices,
-            distributed=distributed, extend=options.extends,
-        ).last  # fmt: skip
+            experiment,
+            folder,
+            watch=training.watch,
+            stop=stop,
+            progress=reading,
+            devices=devices,
+            distributed=distributed,
+            extend=options.extends,
+        ).last
     if reached < experiment.steps:
         if any(of_all(mesh_of(devices, processes=distributed), stop())):
             say(console, f"stopped and saved at step {reached:,}; to resume: {again}")
@@ -181,7 +187,7 @@ def _train_seeds(
     """Train several seeds from the experiment's own on, or continue; returns the exit status."""
     folder = options.run
     if (folder / "config.json").exists():
-        raise ValueError(f"{folder} is a run, and no folder for several seeds: name another")
+        raise ValueError(f"{folder} is a run, not a folder for several seeds: name another")
     seeds = range(experiment.seed, experiment.seed + options.seeds)
     left = []
     for seed in seeds:
@@ -207,9 +213,15 @@ def _train_seeds(
     stop = Stop("stopping after the steps in hand, which are then saved")
     with stop.listening(), display:
         failed = train_seeds(
-            experiment, folder, left, workers=workers, watch=watch, stop=stop, on=options.on,
+            experiment,
+            folder,
+            left,
+            workers=workers,
+            watch=watch,
+            stop=stop,
+            on=options.on,
             extend=options.extends,
-        )  # fmt: skip
+        )
     say(console, *(f"seed {seed} failed: {why}" for seed, why in failed.items()))
     if stop():
         say(console, f"stopped and saved; to resume: {again}")

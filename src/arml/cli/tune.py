@@ -64,9 +64,16 @@ def tune_command(arguments: Sequence[str]) -> int:
 
     with stop.listening():
         ended = tune(
-            experiment, search, options.run, trials=options.trials, workers=options.workers,
-            watch=watch, stop=stop, storage=options.storage, on=options.on,
-        )  # fmt: skip
+            experiment,
+            search,
+            options.run,
+            trials=options.trials,
+            workers=options.workers,
+            watch=watch,
+            stop=stop,
+            storage=options.storage,
+            on=options.on,
+        )
     finished = sum(trial.state.name == "COMPLETE" for trial in ended)
     if ended:
         rows = [_cells(trial, experiment.steps) for trial in ended[:10]]

@@ -24,18 +24,18 @@ from typing import (
 
 from msgspec import Meta
 
-MOST = 100_000
+MAX_COUNT = 100_000
 """The largest size or count, unless the type of an option states another: a larger number is a
 mistake or an attack."""
-Whole = Annotated[int, Meta(ge=0, le=MOST)]
-Size = Annotated[int, Meta(ge=1, le=MOST)]
+Whole = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+Size = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Steps = Annotated[int, Meta(ge=0, le=10**9)]
 Period = Annotated[int, Meta(ge=1, le=10**9)]
 """A number of steps between two events."""
 NonNegative = Annotated[float, Meta(ge=0)]
 AboveZero = Annotated[float, Meta(gt=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
-_LARGEST = 2**30
+_MAX_NUMBERS = 2**30
 """The largest count of numbers in a learner: 4 GiB in float32."""
 
 
@@ -91,8 +91,8 @@ def _types(cls: type) -> dict[str, object]:
 
 
 def _lacking(kind: Any, value: object) -> str:
-    """The values that the type allows, in words, if `value` is none of them; else empty. Types that
-    options of the command line do not have allow everything."""
+    """The values that the type allows, in words, if `value` is not one of them; else empty. Types
+    that command-line options do not have allow everything."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     number: Any = None if isinstance(value, bool) else value
     if origin is Annotated:
@@ -131,11 +131,11 @@ def _beyond(bounds: Meta, value: int | float) -> str:
 
 
 def check_size(numbers: int) -> None:
-    """Raise `ValueError` if a learner has so many numbers that it would not fit in memory."""
-    if numbers > _LARGEST:
+    """Raise `ValueError` if a learner has too many numbers for the memory."""
+    if numbers > _MAX_NUMBERS:
         raise ValueError(
-            f"expected a learner of at most {_LARGEST:,} numbers, got {numbers:,}: lower its sizes "
-            "(hidden, width, filters, vertices)"
+            f"expected a learner of at most {_MAX_NUMBERS:,} numbers, got {numbers:,}: lower its "
+            "sizes (hidden, width, filters, vertices)"
         )
 
 

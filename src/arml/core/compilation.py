@@ -1,6 +1,6 @@
 """Compiler options for XLA, chosen by how a program is used.
 
-On a CPU, compilation takes most of the time before the first step. The options change nothing but
+On a CPU, compilation takes most of the time before the first step. The options change only
 rounding. On other devices XLA's defaults apply.
 """
 
@@ -17,19 +17,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Settings = Mapping[str, bool | int]
 
-ONCE = {
+RUN_ONCE = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
 """For a program that runs once, or for milliseconds: compile it quickly."""
-LARGE = {"xla_cpu_use_fusion_emitters": False}
+FEW_SECONDS = {"xla_cpu_use_fusion_emitters": False}
 """For a program that spends its time in convolutions, or runs only for seconds: the fusion emitters
 take most of the compilation, and speed up only long loops over small arrays."""
 
 
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:
-    """`eqx.filter_jit`; on a CPU with the `settings` that this version of XLA knows."""
+    """`eqx.filter_jit`; on a CPU with the `settings` that this version of XLA supports."""
     cpu = jax.default_backend() == "cpu"
     known = {name: value for name, value in settings.items() if cpu and _known(name, value)}
     options = {"donate": donate, "compiler_options": known}
@@ -46,7 +46,7 @@ def _known(name: str, value: bool | int) -> bool:
     return True
 
 
-def short(function: Callable[P, R], settings: Settings = LARGE) -> Callable[P, R]:
+def short(function: Callable[P, R], settings: Settings = FEW_SECONDS) -> Callable[P, R]:
     """`eqx.filter_jit` for a function that runs for seconds at most: it compiles quickly."""
     # Made at the first call: importing a module must not touch the device.
     compiled = cache(lambda: jit(function, settings))
@@ -80,7 +80,7 @@ def unbatched(function: Callable[..., R]) -> Callable[..., R]:
         weights = jax.vmap(solve)(jnp.ones((5, 1, 1)), jnp.ones((5, 1)))
 
     jaxlib shares a batch of matrices among its threads, and one of these threads waits for the
-    others. If every thread waits in such a call, none is left to work, and the calls never end. For
+    others. If every thread waits in such calls, no thread is free, and the calls never end. For
     a single matrix no thread waits.
 
     It has derivatives of any order in reverse mode, each a loop again. In forward mode it has them
@@ -89,7 +89,7 @@ def unbatched(function: Callable[..., R]) -> Callable[..., R]:
     # Without the lambda, a default value that is not an array would become an argument.
     looped: Callable[..., R] = sequential_vmap(lambda *arguments: function(*arguments))
 
-    # A loop has no linear form of its own, so the gradient is a function that is looped, too.
+    # A loop has no linear form, so the gradient is also a function in a loop.
     def gradient(arguments: PyTree, cotangents: PyTree) -> PyTree:
         inexact, rest = eqx.partition(arguments, eqx.is_inexact_array)
 

@@ -30,13 +30,13 @@ class Problem:
     `features` is the shape of one input; `outputs` the number of classes (ways) or of regression
     targets; `shots` the support examples of each class (classification) or in all (regression);
     `queries` likewise for the query set; `classes` the number of classes that tasks draw theirs
-    from, 0 where there is no such list. `inputs` names their kind: `vectors` of numbers, `pictures`
+    from, 0 where there is no list. `inputs` names their kind: `vectors` of numbers, `pictures`
     (height, width, channels), `tables` (columns, and the facts about a cell), or a registered one.
 
         problem = arml.Problem("regression", (1,), outputs=1, shots=5, queries=10)
         problem.support, problem.query
 
-    **Raises** `ValueError` in one line for another kind, for features that are no such inputs, and
+    **Raises** `ValueError` in one line for another kind, for features that do not fit it, and
     for a count below 1.
     """
 
@@ -66,7 +66,7 @@ class Problem:
 
     @property
     def form(self) -> Form:
-        """What one input is. **Raises** `ValueError` for a kind that is not registered."""
+        """The kind of one input. **Raises** `ValueError` for a kind that is not registered."""
         return INPUTS.known(self.inputs)
 
     @property
@@ -124,7 +124,7 @@ class Task(NamedTuple):
 
 
 class TaskDistribution(eqx.Module):
-    """A distribution over tasks, which describes itself. Its arrays (pixels, say) are data, not
+    """A distribution over tasks, which describes itself. Its arrays (such as pixels) are data, not
     parameters.
 
     A subclass gives `problem`, `families` (names, in the order of `Task.family`) and `sample`:
@@ -179,7 +179,7 @@ def protocol_of(problem: Problem) -> Facts:
 def in_words(protocol: Facts) -> str:
     """A protocol as one phrase: `5-way 1-shot, 15 queries, 28 px`.
 
-    Any other entry gives its name and its value (`noise 0.3`); the name alone if the value is True,
+    Any other entry gives its name and its value (`noise 0.3`); only the name if the value is True,
     and nothing if it is False or None.
     """
     counts = {"ways": "way", "shots": "shot"}
@@ -190,10 +190,7 @@ def in_words(protocol: Facts) -> str:
         if name in counts or value is None or value is False:
             continue
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        words.append(
-            name if value is True else
-            f"{shown} queries" if name == "queries" else
-            f"{shown} px" if name == "size" else
-            f"{name} {shown}"
-        )  # fmt: skip
+        units = {"queries": "queries", "size": "px"}
+        named = f"{shown} {units[name]}" if name in units else f"{name} {shown}"
+        words.append(name if value is True else named)
     return ", ".join(filter(None, words))

@@ -1,6 +1,6 @@
 """The kinds of inputs by name, and what networks and methods must know of each.
 
-A kind is an object. This half of it says what one input is for mathematics; `arml.Inputs`, its
+A kind is an object. This half describes one input for the mathematics; `arml.Inputs`, its
 subclass, adds how people's own inputs are read, learned and shown. Nothing here loads JAX.
 """
 
@@ -14,7 +14,7 @@ from arml.plugins.sources import Source, source_of
 
 
 class Form:
-    """What one input is. The defaults are those of a vector of plain numbers."""
+    """The kind of one input. The defaults are those of a vector of plain numbers."""
 
     name: str = ""
     """Its name in the registry."""
@@ -28,7 +28,7 @@ class Form:
     """The kind of the package whose networks, methods and usual options suit it."""
     one: ClassVar[str] = "input"
     many: ClassVar[str] = "inputs"
-    """What messages call one of them, and several."""
+    """The names of one and of several in messages."""
     can: ClassVar[frozenset[str]] = frozenset({"add", "novelty", "learning_curve"})
     """The capabilities of its predictors: see `arml.Predictor.can`."""
     near: ClassVar[float] = 0.0
@@ -45,7 +45,7 @@ class Form:
         return source_of(type(self))
 
 
-OWN = {
+OWN_INPUTS = {
     "vectors": "arml.tables.inputs:Vectors",
     "functions": "arml.tables.inputs:Functions",
     "tables": "arml.tables.inputs:Tables",
@@ -53,7 +53,7 @@ OWN = {
     "texts": "arml.texts.inputs:Texts",
     "photographs": "arml.photographs.inputs:Photographs",
 }
-"""Where the package's own kinds are, as entry points name those of others."""
+"""Where the package's kinds are, written like the entry points of other packages."""
 
 
 def _named(name: str, options_class: type[Form]) -> Form:
@@ -70,20 +70,20 @@ class _Kinds(Registry[Form]):
     can be loaded."""
 
     def known(self, name: str) -> Form:
-        return _own(name) if name in OWN else super().known(name)
+        return _own(name) if name in OWN_INPUTS else super().known(name)
 
     def _entries(self) -> dict[str, Form]:
-        return {**{name: _own(name) for name in OWN}, **self.others}
+        return {**{name: _own(name) for name in OWN_INPUTS}, **self.others}
 
     def add(self, entry: Form) -> None:
-        if entry.name in OWN:
-            raise ValueError(f"arml has inputs {entry.name!r} of its own: choose a new name")
+        if entry.name in OWN_INPUTS:
+            raise ValueError(f"arml has inputs {entry.name!r} already: choose a new name")
         super().add(entry)
 
 
 @cache
 def _own(name: str) -> Form:
-    return _named(name, EntryPoint(name, OWN[name], "arml.inputs").load())
+    return _named(name, EntryPoint(name, OWN_INPUTS[name], "arml.inputs").load())
 
 
 INPUTS = _Kinds("inputs", _named)

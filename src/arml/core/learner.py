@@ -1,6 +1,6 @@
 """A meta-learner: a pytree of meta-parameters that can learn one task.
 
-Inexact arrays are learned by the outer loop; every other leaf is configuration. Nothing here has a
+The outer loop learns the inexact arrays. Every other leaf is configuration. Nothing here has a
 task axis: the axis is added once, by the training step and by the evaluation.
 """
 
@@ -52,7 +52,7 @@ class Adapted(NamedTuple):
 
     `predict` maps inputs `[m, *features]` to outputs `[m, outputs]`; `penalty` is added to the
     outer loss (ARML's reconstruction losses); `net` is the network that was adapted, None for a
-    method that adapts none.
+    method that adapts no network.
 
         from arml.core.losses import loss_of
 
@@ -137,7 +137,7 @@ class MetaLearner(eqx.Module):
 
 
 class Learner(MetaLearner):
-    """A meta-learner that knows the problem of its tasks, and so its loss."""
+    """A meta-learner that holds the problem of its tasks, which defines its loss."""
 
     problem: Problem = eqx.field(static=True, kw_only=True)
     loss: Loss = eqx.field(static=True, init=False)

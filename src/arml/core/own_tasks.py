@@ -14,7 +14,7 @@ from arml.plugins.identity import identity_of
 
 
 class _Static:
-    """Holds an object that JAX must not look into; equal only to a holder of the same object."""
+    """Wraps an object whose contents JAX must not read; equal only to a wrapper of the same one."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -61,10 +61,10 @@ def own_of(tasks: Tasks) -> Tasks:
     return tasks.own if isinstance(tasks, _CheckedTasks) else tasks
 
 
-SAMPLES = 16
+CHECKED_TASKS = 16
 """Tasks of a class outside this package that are drawn to check their numbers."""
 _checked: weakref.WeakValueDictionary[int, TaskDistribution] = weakref.WeakValueDictionary()
-"""What `as_tasks` made of objects that exist, by their `id`."""
+"""The results of `as_tasks` for objects that still exist, by their `id`."""
 
 
 def as_tasks(tasks: Tasks) -> TaskDistribution:
@@ -104,7 +104,7 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     drawn = _traced(tasks, name)
     _check_shapes(drawn, problem, name)
     # Not compiled: another object of the same class takes milliseconds then.
-    some = jax.vmap(checked.sample)(jax.random.split(jax.random.key(0), SAMPLES))
+    some = jax.vmap(checked.sample)(jax.random.split(jax.random.key(0), CHECKED_TASKS))
     if wrong := _misnumbered(some, checked):
         raise ValueError(wrong)
     given, cast = (jax.tree.map(lambda leaf: leaf.dtype, one) for one in (drawn, some))

@@ -1,4 +1,4 @@
-"""Registries of the parts that an experiment may name: this package's and those of others.
+"""Registries of the parts that an experiment may name, of this package and of plug-ins.
 
 An entry brings everything that the library needs to know about one method, one kind of tasks or one
 network. Entries of others come from installed packages (entry points) and from plug-in files, which
@@ -54,7 +54,7 @@ class Entry:
         return source_of(self.options_class)
 
 
-CONTEXT = ("key", "progress", "split")
+BUILD_CONTEXT = ("key", "progress", "split")
 """Parameters that the caller of `build` passes: they are not options."""
 
 
@@ -62,12 +62,12 @@ def options_of(build: Callable[..., object]) -> type:
     """A class of options whose fields are the parameters of a function that have defaults.
 
     `options.build(...)` calls the function with them. It leaves out arguments for which the
-    function has no parameter, so that a class of tasks may take the place of the function.
+    function has no parameter, so that a class of tasks may replace the function.
 
     **Raises** `ValueError` in one line for a keyword without a default.
     """
     parameters = signature(build, eval_str=True).parameters
-    options = {name: p for name, p in parameters.items() if name not in CONTEXT}
+    options = {name: p for name, p in parameters.items() if name not in BUILD_CONTEXT}
     required = sum(p.default is p.empty and p.kind < p.KEYWORD_ONLY for p in parameters.values())
     for name, p in options.items():
         if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
@@ -93,7 +93,7 @@ def options_of(build: Callable[..., object]) -> type:
 
 @runtime_checkable
 class Named(Protocol):
-    """What every entry has: see `Entry`."""
+    """The fields of every entry: see `Entry`."""
 
     @property
     def name(self) -> str: ...
@@ -113,7 +113,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
     - `part`: `method`, `tasks` or `network`; its entry points are of the group `arml.methods`,
       `arml.tasks` or `arml.networks`.
-    - `entry`: makes an entry from the keywords `name`, `options_class` and others of its own.
+    - `entry`: makes an entry from the keywords `name`, `options_class` and its other fields.
     """
 
     def __init__(self, part: str, entry: Callable[..., E], own: Iterable[E] = ()) -> None:
@@ -130,7 +130,7 @@ class Registry(Mapping[str, E], Generic[E]):
         """The entries that are not the package's own. **Raises** `ValueError` in one line for an
         entry point or a plug-in that cannot be loaded."""
         while self._points:
-            point = self._points.pop(0)  # first: what is loaded asks registries, too
+            point = self._points.pop(0)  # first: the loaded module may also use registries
             try:
                 found = point.load()
             except (Exception, SystemExit) as error:
@@ -164,7 +164,7 @@ class Registry(Mapping[str, E], Generic[E]):
         **Raises** `ValueError` in one line.
         """
         if entry.name in self._own:
-            raise ValueError(f"arml has a {self.part} {entry.name!r} of its own: choose a new name")
+            raise ValueError(f"arml has a {self.part} {entry.name!r} already: choose a new name")
         self._others[entry.name] = entry
 
     def known(self, name: str) -> E:

@@ -23,14 +23,19 @@ from typing import Any, NamedTuple
 SIZE_LIMIT = 256 * 2**20  # bytes of one file, unpacked: more than any photograph
 
 JUNK_NAMES = {
-    "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "@eadir", "lost+found",
-    "$recycle.bin", "system volume information",
-}  # fmt: skip
+    *("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"),
+    *("@eadir", "lost+found", "$recycle.bin", "system volume information"),
+}
 """Files and folders of file managers, packers and disks, besides those that begin with a dot."""
 _DAMAGE_ERRORS = (
-    tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
     NotImplementedError,
-)  # fmt: skip
+)
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels; right and bottom are exclusive."""
 

@@ -38,9 +38,9 @@ PIXEL_LIMIT = 2**27
 FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 """The formats that are read. Pillow knows others, some of which start other programs."""
 SUFFIXES = {
-    ".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm",
-    ".avif", ".jp2", ".heic", ".heif",
-}  # fmt: skip
+    *(".png", ".jpg", ".jpeg", ".jfif", ".bmp", ".gif", ".webp", ".tif"),
+    *(".tiff", ".pgm", ".ppm", ".avif", ".jp2", ".heic", ".heif"),
+}
 """The endings of file names that mark a picture."""
 _PAPER = 224
 """Drawings whose mean brightness is above this would vanish on white paper."""
@@ -180,12 +180,9 @@ def _opened(data: bytes, where: str) -> Image.Image:
     except Image.DecompressionBombError:
         pixels = PIXEL_LIMIT + 1
     except Exception as error:  # damaged data raise errors of many kinds
-        got = (
-            "an empty file" if not data else
-            "a HEIC picture: install pillow-heif to read it, or save it as JPEG"
-            if data[4:12] in HEIC else
-            "data that cannot be decoded"
-        )  # fmt: skip
+        got = "data that cannot be decoded" if data else "an empty file"
+        if data[4:12] in HEIC:
+            got = "a HEIC picture: install pillow-heif to read it, or save it as JPEG"
         raise UnreadableError(where, got) from error
     if pixels > PIXEL_LIMIT:
         raise UnreadableError(where, f"more than {PIXEL_LIMIT} pixels")

@@ -1,8 +1,8 @@
-"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, and why; and
-how many steps fit in the minutes that a training may take.
+"""`arml train --data FOLDER...` without a recipe: an experiment that suits the data, with reasons,
+and the number of steps that fit in the minutes of a training.
 
-ProtoNet learns pictures and vectors of one's own: no other method was better there by more than
-chance (`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
+ProtoNet learns your own pictures and vectors: no other method was significantly better there
+(`benchmarks/results/time_to_accuracy.json`), and it is the simplest.
 """
 
 import time
@@ -28,14 +28,14 @@ from arml.tasks.splits import splits_of
 from arml.training.devices import mesh_of
 from arml.training.fit import intervals, seeded
 
-WAYS, SHOTS, _QUERIES, _SIZE = 5, 5, 15, 32
+MAX_WAYS, MAX_SHOTS, _MAX_QUERIES, _MAX_SIZE = 5, 5, 15, 32
 SHORT_MINUTES = 5.0
 """A training of fewer minutes takes twice as many steps of half as many tasks."""
-AVERAGE = 0.5
+AVERAGED_SHARE = 0.5
 """The learner is the mean of the weights over this last part of the training."""
-MINUTES = 10.0
-"""How long a training takes if nothing is asked for. Learners of pictures were nearly as good after
-three minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
+DEFAULT_MINUTES = 10.0
+"""How long a training takes by default. Learners of pictures were nearly as good after three
+minutes as after ten (`benchmarks/results/time_to_accuracy.json`)."""
 TRIAL_SECONDS = 2.0
 """Seconds of training that are enough to measure the seconds of a step."""
 END_SECONDS = 8.0
@@ -55,11 +55,11 @@ class _Family(NamedTuple):
     split: Parts | None = None
     """The split that its folders state."""
     left_out: int = 0
-    """Its files that are no pictures."""
+    """Its files that are not pictures."""
 
 
 def choose(
-    data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = MINUTES
+    data: Sequence[str], *, fixed: Mapping[str, int] | None = None, minutes: float = DEFAULT_MINUTES
 ) -> tuple[Experiment, list[str]]:
     """An experiment on your own families (folders or zips of pictures with one folder for each
     class, or folders of features), and a line about each choice. `fixed` are the user's choices of
@@ -84,7 +84,7 @@ def choose(
         made, what = recipe("folders/protonet-turns"), "pictures"
         # As they are, but at least 16 pixels, and at most 32 to be quick.
         sides = median(side for family in families for side in family.sides)
-        size = fixed.get("size", max(16, min(_SIZE, int(sides))))
+        size = fixed.get("size", max(16, min(_MAX_SIZE, int(sides))))
         tasks = FoldersOptions(data=tuple(data), size=size, **_shape(families, fixed))
         batch = 2 if minutes < SHORT_MINUTES else 4
         network = Conv4Options(normalisation="support")
@@ -95,9 +95,9 @@ def choose(
             "query",
             "photographs of common things need no training: `arml adapt --support FOLDER` learns "
             "them from a few examples of each class, by a network that knows photographs",
-            f"average {AVERAGE:g}: the mean of the weights over the last part of the training",
+            f"average {AVERAGED_SHARE:g}: the mean of the weights over the last part of training",
         ]
-        made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGE))
+        made = replace(made, outer=replace(made.outer, schedule="constant", average=AVERAGED_SHARE))
     tasks.check()
     for family in families:
         tasks.check_family(family.name, family.counts, family.split)
@@ -105,7 +105,7 @@ def choose(
     examples = sum(sum(family.counts.values()) for family in families)
     least, poorest, name = _smallest(families)
     others = sum(family.left_out for family in families)
-    left = f"; left out: {others} files that are no {what}" if others else ""
+    left = f"; left out: {others} files that are not {what}" if others else ""
     lines = [
         f"data: families {len(families)}, classes {classes:,}, {what} {examples:,}{left}",
         f"ways {tasks.ways}, shots {tasks.shots}, queries {tasks.queries}: the smallest class, "
@@ -139,11 +139,11 @@ def _shape(families: Sequence[_Family], fixed: Mapping[str, int]) -> Json:
             "needed, see `arml adapt --help`"
         )
     stated = [len(part) for f in families if f.split is not None for part in f.split.values()]
-    ways = fixed.get("ways", min(WAYS, max(2, min([classes // 4, *stated]))))
+    ways = fixed.get("ways", min(MAX_WAYS, max(2, min([classes // 4, *stated]))))
     least, folder, name = _smallest(families)
     room = least - fixed["queries"] if "queries" in fixed else max(least // 4, 1)
-    shots = fixed.get("shots", max(1, min(SHOTS, room)))
-    queries = fixed.get("queries", max(1, min(_QUERIES, least - shots)))
+    shots = fixed.get("shots", max(1, min(MAX_SHOTS, room)))
+    queries = fixed.get("queries", max(1, min(_MAX_QUERIES, least - shots)))
     if shots + queries > least:
         raise ValueError(
             f"{folder}: expected at least {shots + queries} pictures of each class (shots and "
@@ -163,7 +163,7 @@ def paced(
 ) -> Experiment:
     """The experiment with as many steps as fit in the minutes since the time `since` of
     `time.monotonic` (now if None), at the pace of a few steps that are timed here: at least one
-    interval, and at most its own. `watch` is called with a line about what is done next.
+    interval, and at most its own. `watch` is called with a line about the next stage.
     **Raises** `ValueError` in one line unless the minutes are above 0 and finite."""
     if not 0 < minutes < inf:
         raise ValueError(f"minutes must be above 0 and finite, got {minutes:g}")

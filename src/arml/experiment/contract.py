@@ -1,8 +1,6 @@
-"""What every method promises, as checks on a `Case`: a method on a kind of tasks. The tests of the
-package run them on all methods, and `check` on those that a plug-in registers. No check knows a
-method's name.
-
-A check raises `AssertionError`, whose message says what it compared.
+"""The promises of every method, as checks on a `Case`: a method on a kind of tasks. The package's
+tests run them on all methods, and `check` on those of a plug-in. No check depends on a method's
+name. A check raises `AssertionError`, whose message names the compared values.
 """
 
 import contextlib
@@ -41,7 +39,7 @@ from arml.training import checkpoint
 from arml.training.checkpoint import named
 from arml.training.fit import Record, TrainState, make_step, start
 
-_BATCH = 2
+_BATCH_TASKS = 2
 
 
 def require(holds: object, message: str) -> None:
@@ -77,13 +75,13 @@ class Blobs(TaskDistribution):
 
 
 class Outcome(NamedTuple):
-    """What one task made of a learner."""
+    """The outcomes of adapting a learner to one task."""
 
     predictions: Array
     backwards: Array
-    """The same queries, asked in the opposite order."""
+    """The same queries in the opposite order."""
     apart: Array
-    """The first query, asked by itself."""
+    """The first query without the others."""
     before: Array
     """Support loss without inner steps."""
     after: Array
@@ -94,9 +92,12 @@ def outcome(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> Outcome:
     predict = learner.adapt(task.support, key=key).predict
     unadapted = with_steps(learner, 0).adapt(task.support, key=key).predict
     return Outcome(
-        predict(queries), predict(queries[::-1])[::-1], predict(queries[:1]),
-        learner.loss(unadapted(x), y), learner.loss(predict(x), y),
-    )  # fmt: skip
+        predict(queries),
+        predict(queries[::-1])[::-1],
+        predict(queries[:1]),
+        learner.loss(unadapted(x), y),
+        learner.loss(predict(x), y),
+    )
 
 
 @eqx.filter_jit
@@ -110,8 +111,8 @@ def single(learner: MetaLearner, task: Task, key: PRNGKeyArray) -> tuple[Array, 
     return predict(task.query.x), learner.meta_loss(task, key=key)
 
 
-RECORDER = optax.chain(optax.trace(0.0), optax.sign_sgd(1e-5))
-"""Small steps against the gradient's signs; its state is the gradient that it was given."""
+GRADIENT_RECORDER = optax.chain(optax.trace(0.0), optax.sign_sgd(1e-5))
+"""Small steps against the gradient's signs; its state is the gradient that it got."""
 
 
 class Trained(NamedTuple):
@@ -142,7 +143,7 @@ class Case:
 
     @cached_property
     def drawn(self) -> tuple[Task, Array]:
-        keys = jax.random.split(jax.random.key(0), (2, _BATCH))
+        keys = jax.random.split(jax.random.key(0), (2, _BATCH_TASKS))
         return jax.jit(jax.vmap(self.tasks.sample))(keys[0]), keys[1]
 
     @cached_property
@@ -161,7 +162,7 @@ class Case:
     @cached_property
     def trained(self) -> Trained:
         traces = 0
-        step = make_step(RECORDER, batch=_BATCH, key=jax.random.key(0))
+        step = make_step(GRADIENT_RECORDER, batch=_BATCH_TASKS, key=jax.random.key(0))
 
         @eqx.filter_jit
         def counted(tasks: TaskDistribution, state: TrainState) -> tuple[TrainState, Record]:
@@ -169,7 +170,7 @@ class Case:
             traces += 1
             return step(tasks, state)
 
-        initial = start(self.learner, RECORDER)
+        initial = start(self.learner, GRADIENT_RECORDER)
         first = counted(self.tasks, initial)
         second = counted(self.tasks, first[0])
         return Trained(first, second, counted(self.tasks, initial), traces)
@@ -202,9 +203,9 @@ def check_a_gradient_reaches_every_meta_parameter(case: Case) -> None:
 def check_a_task_is_learned_whatever_stands_beside_it(case: Case) -> None:
     tasks, keys = case.drawn
     alike = case.compiled(
-        case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(_BATCH, int)], (tasks, keys))
+        case.learner, *jax.tree.map(lambda leaf: leaf[jnp.zeros(_BATCH_TASKS, int)], (tasks, keys))
     )
-    wanted = case.outcomes.predictions[:1].repeat(_BATCH, 0)
+    wanted = case.outcomes.predictions[:1].repeat(_BATCH_TASKS, 0)
     np.testing.assert_allclose(alike.predictions, wanted, rtol=1e-3, atol=1e-4)
 
 
@@ -264,7 +265,7 @@ def check_float32_stays_float32(case: Case) -> None:
 
 def check_saved_and_restored_is_identical(case: Case) -> None:
     state = case.trained.second[0]
-    other = start(case.build(jax.random.key(1)), RECORDER)
+    other = start(case.build(jax.random.key(1)), GRADIENT_RECORDER)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save(Path(folder), 2, state)
         same(state, checkpoint.restore(Path(folder), 2, other))
@@ -315,8 +316,8 @@ def queries_seen(case: Case) -> str:
         return ""
     return (
         "the outer loss of a query changes with the label of another, so the adaptation in "
-        "meta_loss saw the queries: adapt must see the support set alone, and a training loss far "
-        "below that of new tasks is no success"
+        "meta_loss saw the queries: adapt must see only the support set, and a training loss far "
+        "below that of new tasks is not a success"
     )
 
 
@@ -324,7 +325,7 @@ def _results(part: str, name: str) -> dict[str, np.ndarray]:
     """Numbers of a registered part that its code and its seed decide."""
     if part == "tasks":
         splits = splits_of(TASKS.known(name).options_class())
-        keys = jax.random.split(jax.random.key(0), _BATCH)
+        keys = jax.random.split(jax.random.key(0), _BATCH_TASKS)
         found: Any = {i: jax.vmap(tasks.sample)(keys) for i, tasks in enumerate(splits[:3])}
     else:
         cases = _cases(part, name)[0]
@@ -456,7 +457,7 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
         options = TASKS.known(name).options_class()
         yield found_by(f"tasks {name}", "tasks_are_as_their_problem_says", partial(_drawn, options))
         if _is_found_elsewhere(type(options)):
-            yield found_by(f"tasks {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
+            yield found_by(f"tasks {name}", _FRESH_PROCESS, partial(_same_elsewhere, part, name))
         return
     cases, refused = _cases(part, name)
     if part == "network":
@@ -472,19 +473,19 @@ def check_part(part: str, name: str) -> Iterator[Finding]:
                 yield found_by(subject, what, partial(one, case))
         with contextlib.suppress(Exception):  # another check says why it has no loss
             if part == "method" and (note := queries_seen(case)):
-                yield Finding(subject, NOTE, note, True)
+                yield Finding(subject, QUERIES_NOTE, note, True)
     known = ALGORITHMS.known(name) if part == "method" else NETWORKS.known(name)
     if cases and _is_found_elsewhere(known.options_class):
-        yield found_by(f"{part} {name}", _ELSEWHERE, partial(_same_elsewhere, part, name))
+        yield found_by(f"{part} {name}", _FRESH_PROCESS, partial(_same_elsewhere, part, name))
 
 
-NOTE = "meta_loss_sees_the_queries"
-"""The name of a finding that is no check: some published methods do this on purpose."""
-_ELSEWHERE = "a_fresh_process_gives_the_same_result"
+QUERIES_NOTE = "meta_loss_sees_the_queries"
+"""The name of a finding that is not a check: some published methods do this on purpose."""
+_FRESH_PROCESS = "a_fresh_process_gives_the_same_result"
 
 
 def _is_found_elsewhere(options: type) -> bool:
-    """Whether a fresh process has a part, too: one of a package, or of an announced plug-in."""
+    """Whether a fresh process also has a part: one of a package, or of an announced plug-in."""
     file = getattr(sys.modules.get(options.__module__), "__file__", None)
     ours = source_of(options) is None
     return ours or package_of(options.__module__) is not None or file in announced()
@@ -520,7 +521,7 @@ def _readable(network: Options) -> tuple[dict[str, Case], str]:
 
 
 def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
-    """What a check finds that raises an error if it fails."""
+    """The finding of a check that raises an error if it fails."""
     try:
         run()
     except Exception as error:  # of any kind: a plug-in's own code runs here

@@ -21,7 +21,7 @@ from arml.results.files import RunError, read_arrays, serialised
 from arml.tasks.own import OwnOptions, decoded, encoded
 from arml.tasks.splits import Splits
 
-ARRAYS = "tasks.safetensors"
+ARRAYS_FILE = "tasks.safetensors"
 """The file of the run folder with the arrays."""
 
 
@@ -64,8 +64,8 @@ class SplitsOptions:
             raise ValueError("expected tasks, got none: give arml.run(..., tasks=SPLITS)")
 
     def build(self, split: Path, *, progress: Progress | None = None) -> Splits:
-        """The tasks. **Raises** `RunError` if their arrays or their classes are not there."""
-        arrays = read_arrays(split.parent / ARRAYS, self.sha256)
+        """The tasks. **Raises** `RunError` if their arrays or their classes are missing."""
+        arrays = read_arrays(split.parent / ARRAYS_FILE, self.sha256)
         try:
             state = json.loads(self.state)
             tasks = [_made(one, arrays) for one in state["tasks"]]

@@ -1,5 +1,5 @@
 """An experiment as pure data, and as JSON; the registries of its parts; and `register`, which adds
-a user's own method, tasks, network or outer optimiser."""
+your own method, tasks, network or outer optimiser."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from arml.algorithms import ALGORITHMS
 from arml.algorithms.maml import MAMLOptions
-from arml.core.checks import MOST, Options, Period, check_options
+from arml.core.checks import MAX_COUNT, Options, Period, check_options
 from arml.core.episodes import Problem, problem_fields
 from arml.core.inputs import INPUTS
 from arml.core.losses import score_of
@@ -101,11 +101,11 @@ REGISTRIES: dict[str, Registry[Any]] = {
 
 
 def metric_of(tasks: TasksOptions) -> str:
-    """The score of such tasks, from their options: `accuracy` or `mse`."""
+    """The score of these tasks, from their options: `accuracy` or `mse`."""
     own: str | None = getattr(tasks, "metric", None)
     if own is not None:
         return own
-    # Nothing but the tasks themselves tells the kind of a user's own.
+    # Only your own tasks themselves show their kind.
     known = isinstance(tasks, OwnOptions)
     return score_of(splits_of(tasks).train.problem if known else TASKS.of(tasks).problem)[0]
 
@@ -154,7 +154,7 @@ CALLBACKS: dict[str, Callable[..., Any]] = {}
 """Called after each interval of every training in a run folder, by name."""
 
 
-REMEDY = "restore the file, or use the version of arml that wrote it"
+RESTORE_HINT = "restore the file, or use the version of arml that wrote it"
 
 
 @dataclass(frozen=True)
@@ -262,24 +262,23 @@ def from_json(value: object, where: str) -> Experiment:
             raise RunError(f"{where}: {wrong}")
         warn_of_change(source_of(cls), then.version, where)
         own = {name: v for name, v in options.items() if name != "kind"}
-        parts[part] = read_options(cls, own, f"{where}: {part}", REMEDY)
+        parts[part] = read_options(cls, own, f"{where}: {part}", RESTORE_HINT)
     for part in ("outer", "algorithm", "network"):  # tasks may lack their data here
         try:
             check_options(parts[part])
         except ValueError as error:
             raise RunError(f"{where}: {part}: {error}") from None
-    return read_options(Experiment, {**value, **parts}, f"{where}: experiment", REMEDY)
+    return read_options(Experiment, {**value, **parts}, f"{where}: experiment", RESTORE_HINT)
 
 
 def problem_of(value: object, where: str = "problem") -> Problem:
-    """The problem that JSON holds. **Raises** `RunError` for JSON that is no problem, or one that
-    no task can have."""
+    """The problem that JSON holds. **Raises** `RunError` if no task can have it."""
     if isinstance(value, dict) and isinstance(value.get("features"), list):
         value = problem_fields(value)
-    problem = read_as(Problem, value, where, REMEDY)
-    if not all(1 <= n <= MOST for n in (*problem.features, problem.outputs)):
+    problem = read_as(Problem, value, where, RESTORE_HINT)
+    if not all(1 <= n <= MAX_COUNT for n in (*problem.features, problem.outputs)):
         raise RunError(
-            f"{where}: expected inputs and outputs of sizes from 1 to {MOST:,}, got "
-            f"{list(problem.features)} and {problem.outputs}; {REMEDY}"
+            f"{where}: expected inputs and outputs of sizes from 1 to {MAX_COUNT:,}, got "
+            f"{list(problem.features)} and {problem.outputs}; {RESTORE_HINT}"
         )
     return problem

@@ -18,7 +18,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.checks import Options, check_options, check_size
-from arml.core.compilation import ONCE, short
+from arml.core.compilation import RUN_ONCE, short
 from arml.core.episodes import Examples, Problem
 from arml.core.learner import MetaLearner, adapted_to, parameters
 from arml.core.registry import nearest
@@ -55,7 +55,7 @@ def changed(experiment: Experiment, changes: Changes) -> Experiment:
     for part, options in changes.items():
         if part != "experiment":
             old = getattr(experiment, part)
-            # A user's own network may have no such option.
+            # Your own network may not have this option.
             known = {field.name for field in fields(old)}
             own[part] = replace(old, **{k: v for k, v in options.items() if k in known})
     return replace(experiment, **own)
@@ -67,7 +67,7 @@ def kind_of(problem: Problem) -> str:
     return "regression" if (like, problem.kind) == ("vectors", "regression") else like
 
 
-USUAL: dict[str, Json] = {
+USUAL_OPTIONS: dict[str, Json] = {
     "regression": {"network": MLPOptions(init="he"), "outer": OuterOptions(clip=10.0)},
     "vectors": {
         "network": MLPOptions(hidden=(64,), init="he"),
@@ -127,7 +127,7 @@ class Setting:
     @property
     def shared(self) -> Experiment:
         """Everything but the method."""
-        options = {**USUAL[kind_of(self.problem)], **self.changes}
+        options = {**USUAL_OPTIONS[kind_of(self.problem)], **self.changes}
         return Experiment(self.name, tasks=self.tasks, **options)
 
     def of(self, method: Method, **shape: int) -> Experiment:
@@ -163,31 +163,65 @@ def prepared(
     )
 
 
-_PAPER: Json = {"network": MLPOptions(), "outer": OuterOptions()}
+_PAPER_OPTIONS: Json = {"network": MLPOptions(), "outer": OuterOptions()}
 """The paper's 2-D regression: 10-shot, batch 25, 5 inner steps, 70,000 outer steps, two hidden
 layers of 40."""
-_SMALL = ("small images",)
-OWN = {one.name: one for one in (
-    Setting("regression2d", REGRESSION, "2-D regression of six families",
-            FunctionsOptions(), changes=_PAPER),
-    Setting("regression2d-wide", REGRESSION, "2-D regression of six families, inputs U[-5, 5]",
-            FunctionsOptions(low=-5.0), changes=_PAPER),  # as in the authors' code
-    Setting("starter", STARTER, "The pictures in the package, three families",
-            StarterOptions(), _SMALL),
-    Setting("starter-art", STARTER,
+_SMALL_IMAGES = ("small images",)
+OWN_SETTINGS = {
+    one.name: one
+    for one in (
+        Setting(
+            "regression2d",
+            REGRESSION,
+            "2-D regression of six families",
+            FunctionsOptions(),
+            changes=_PAPER_OPTIONS,
+        ),
+        Setting(
+            "regression2d-wide",
+            REGRESSION,
+            "2-D regression of six families, inputs U[-5, 5]",
+            FunctionsOptions(low=-5.0),
+            changes=_PAPER_OPTIONS,
+        ),  # as in the authors' code
+        Setting(
+            "starter",
+            STARTER,
+            "The pictures in the package, three families",
+            StarterOptions(),
+            _SMALL_IMAGES,
+        ),
+        Setting(
+            "starter-art",
+            STARTER,
             "The pictures in the package, also blurred and in pencil, nine families",
-            StarterOptions(art=True), _SMALL),
-    Setting("folders", IMAGES, "Your own images (--data FOLDER_OR_ZIP...)",
-            FoldersOptions(), _SMALL),
-    Setting("features", VECTORS, "Frozen features of images (--data FEATURES...)",
-            VectorsOptions()),
-    prepared("plain-multi", "Plain-Multi, four families", 50_000),
-    prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
-    prepared("mini-imagenet", "miniImageNet", 60_000),
-    prepared("tiered-imagenet", "tieredImageNet", 60_000),
-    prepared("real-four", "Birds, flowers, characters and objects at 32 px, four families",
-             5_000, *_SMALL, size=32, rate=0.003),
-)}  # fmt: skip
+            StarterOptions(art=True),
+            _SMALL_IMAGES,
+        ),
+        Setting(
+            "folders",
+            IMAGES,
+            "Your own images (--data FOLDER_OR_ZIP...)",
+            FoldersOptions(),
+            _SMALL_IMAGES,
+        ),
+        Setting(
+            "features", VECTORS, "Frozen features of images (--data FEATURES...)", VectorsOptions()
+        ),
+        prepared("plain-multi", "Plain-Multi, four families", 50_000),
+        prepared("art-multi", "Art-Multi, twelve families", 60_000, "many families"),
+        prepared("mini-imagenet", "miniImageNet", 60_000),
+        prepared("tiered-imagenet", "tieredImageNet", 60_000),
+        prepared(
+            "real-four",
+            "Birds, flowers, characters and objects at 32 px, four families",
+            5_000,
+            *_SMALL_IMAGES,
+            size=32,
+            rate=0.003,
+        ),
+    )
+}
 """The package's own settings."""
 
 
@@ -195,7 +229,7 @@ def setting(name: str) -> Setting:
     """The setting of that name: one of the package's, or that of tasks which somebody registered.
     **Raises** `KeyError` for an unknown one, and `ValueError` if the problem of the tasks is not
     known."""
-    return OWN[name] if name in OWN else _of_family(TASKS.others[name])
+    return OWN_SETTINGS[name] if name in OWN_SETTINGS else _of_family(TASKS.others[name])
 
 
 @cache
@@ -207,7 +241,7 @@ def _of_family(family: TaskFamily) -> Setting:
 
 def settings() -> dict[str, Setting]:
     """All settings by name."""
-    found = dict(OWN)
+    found = dict(OWN_SETTINGS)
     for name in TASKS.others:
         # Tasks that need data and do not state a usual problem raise an error when named.
         with contextlib.suppress(ValueError):
@@ -229,7 +263,7 @@ def method_of(name: str) -> Method:
 
 
 class Recipes(Mapping[str, Experiment]):
-    """Every recipe by name, made when somebody asks for it."""
+    """Every recipe by name, made at its first use."""
 
     def __getitem__(self, name: str) -> Experiment:
         return self.shaped(name)
@@ -331,9 +365,9 @@ def build(
     for part in (experiment.algorithm, experiment.network, experiment.outer):
         check_options(part)
     learner = built(experiment, problem)
-    # A learner with a constructor of its own has no such argument: it has the usual options.
+    # A learner with its own constructor lacks this argument and has the usual options.
     with contextlib.suppress(TypeError):
-        # Seed and steps are no part of it: learners of one recipe share their compiled programs.
+        # Seed and steps are not part of it: learners of one recipe share their compiled programs.
         return replace(learner, origin=_Origin(replace(experiment, seed=0, steps=0), problem))
     return learner
 
@@ -374,7 +408,7 @@ def widened(
     trained, name = named(learner), type(learner).__name__
     if experiment is not None:
         name = experiment.recipe
-        # A method may refuse so many classes.
+        # A method may refuse this many classes.
         with contextlib.suppress(ValueError):
             blank = eqx.filter_eval_shape(initial, experiment, replace(problem, outputs=ways))
             wanted = {name: leaf.shape for name, leaf in named(blank).items()}
@@ -383,9 +417,9 @@ def widened(
             if {name: leaf.shape for name, leaf in trained.items()} == wanted:
                 return filled(blank, trained)
     raise ValueError(
-        f"{ways} classes are more than the {problem.outputs} that this learner of {name} can tell "
-        "apart: use a learner that compares with class prototypes, such as ProtoNet, or train one "
-        "with more --ways"
+        f"{ways} classes are more than the {problem.outputs} that this learner of {name} can "
+        "distinguish: use a learner that compares with class prototypes, such as ProtoNet, or "
+        "train one with more --ways"
     )
 
 
@@ -399,7 +433,7 @@ def _wider(leaf: Array, shape: tuple[int, ...]) -> Array:
 
 def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
     """The learner with its initial weights, which depend on the experiment's seed. It can be
-    called inside `eqx.filter_eval_shape`, for the shapes alone."""
+    called inside `eqx.filter_eval_shape`, only for the shapes."""
     return _drawn(*_parts(experiment, problem))
 
 
@@ -482,4 +516,4 @@ def _start_of(outer: Options, steps: int, *parts: PyTree) -> TrainState:
     return start(_drawn(*parts), outer.build(steps))
 
 
-_drawn_once, _started_once = short(_drawn, ONCE), short(_start_of, ONCE)
+_drawn_once, _started_once = short(_drawn, RUN_ONCE), short(_start_of, RUN_ONCE)

@@ -18,10 +18,10 @@ from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
 from arml.datasets.folders import Progress
-from arml.experiment.held import ARRAYS, SplitsOptions
+from arml.experiment.held import ARRAYS_FILE, SplitsOptions
 from arml.experiment.options import (
     CALLBACKS,
-    REMEDY,
+    RESTORE_HINT,
     Experiment,
     absolute,
     essence,
@@ -46,7 +46,7 @@ from arml.results.files import (
     write_bytes,
     write_json,
 )
-from arml.results.folder import CONFIG, Result, read_config, read_result
+from arml.results.folder import CONFIG_FILE, Result, read_config, read_result
 from arml.results.scores import Scores, read_scores
 from arml.tasks.own import OwnOptions
 from arml.tasks.splits import Splits, TasksLike, TasksOptions, splits_of
@@ -55,7 +55,7 @@ from arml.training.checkpoint import named
 from arml.training.devices import mesh_of, share
 from arml.training.distributed import Processes, in_turn, is_first, of_all
 from arml.training.fit import (
-    SCORING,
+    SCORING_STAGE,
     Callback,
     Moment,
     OuterOptions,
@@ -68,10 +68,10 @@ from arml.training.fit import (
 )
 from arml.training.provenance import provenance
 
-METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
-BEST = "best"
+METRICS_FILE, CHECKPOINTS_FOLDER = "metrics.jsonl", "checkpoints"
+BEST_FOLDER = "best"
 """The folder of the checkpoint with the best validation score, with `keep` best."""
-_OWN = (CHECKPOINTS, BEST, "explain")
+_RUN_FOLDERS = (CHECKPOINTS_FOLDER, BEST_FOLDER, "explain")
 """The folders in a run folder."""
 
 
@@ -83,7 +83,7 @@ class Clocked(eqx.Module):
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
-    """A checkpoint of the experiment, with shapes in the place of arrays."""
+    """A checkpoint of the experiment, with shapes instead of arrays."""
 
     def first() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
@@ -112,7 +112,7 @@ def check_same(folder: Path, old: object, new: object, what: str = "run", name: 
         more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
         raise RunError(
             f"{folder} holds another {what}: {'; '.join(rows[:5])}{more}. Give the options it was "
-            "made with to resume it, or another folder to start anew"
+            "made with to resume it, or another folder to start again"
         )
 
 
@@ -120,17 +120,17 @@ def check_place(folder: Path) -> None:
     """Raise `RunError` for a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
     # An empty name means the current folder.
-    if whole or (folder == Path() and not (folder / CONFIG).is_file()):
+    if whole or (folder == Path() and not (folder / CONFIG_FILE).is_file()):
         raise RunError(
-            f"expected a folder of the run's own, got {str(folder)!r}: name a new folder, as in "
-            "--run runs/mine"
+            f"expected a separate folder for the run, got {str(folder)!r}: name a new folder, as "
+            "in --run runs/mine"
         )
     if folder.exists() and not folder.is_dir():
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")
-    if folder.is_dir() and not (folder / CONFIG).exists():
+    if folder.is_dir() and not (folder / CONFIG_FILE).exists():
         # Else checkpoints would lie among folders of pictures, as one more class.
         for path in sorted(folder.iterdir()):
-            if path.is_dir() and path.name not in _OWN:
+            if path.is_dir() and path.name not in _RUN_FOLDERS:
                 raise RunError(
                     f"expected a new folder for the run, got {folder}, which holds other folders, "
                     f"such as {path.name}: name another"
@@ -140,10 +140,10 @@ def check_place(folder: Path) -> None:
 def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
     """Raise `RunError` for a folder that holds a run with other options, before data are read. More
     steps are no other options if they `extend` the run, or if that is None and the rate is
-    constant. **Returns** how the training then goes on, in words; empty if it has no more steps."""
-    path = folder / CONFIG
+    constant. **Returns** a line on how the training continues; empty if it has no more steps."""
+    path = folder / CONFIG_FILE
     if not path.exists():
-        if checkpoint.latest(folder / CHECKPOINTS) is not None:
+        if checkpoint.latest(folder / CHECKPOINTS_FOLDER) is not None:
             raise RunError(
                 f"{folder} has checkpoints, but no config.json that names their run: restore "
                 "the file, or train in a new folder"
@@ -160,7 +160,7 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
     if effect and extend is None:
         raise RunError(
             f"{folder} holds a run of {old.steps:,} steps, and more of them change its schedule: "
-            f"{effect}. Give --extend (extend=True) to go on so, or another folder"
+            f"{effect}. Give --extend (extend=True) to accept that, or another folder"
         )
     return f"going on from {old.steps:,} to {experiment.steps:,} steps" + (effect and f": {effect}")
 
@@ -178,7 +178,7 @@ def _effect(outer: Options, old: int, new: int) -> str:
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
     """Write the experiment into the folder, or check that its data have not changed."""
-    path = folder / CONFIG
+    path = folder / CONFIG_FILE
     if path.exists():
         config = read_config(folder)
         check_same(folder, config.get("sources"), {**splits.sources}, name="data")
@@ -225,24 +225,24 @@ def run(
     **Arguments**
 
     - `experiment`: an `Experiment`, or the name of a recipe or, with `tasks`, of a method.
-    - `tasks`: a task distribution, `Splits`, or the options of tasks, in place of the experiment's.
+    - `tasks`: a task distribution, `Splits`, or the options of tasks, instead of the experiment's.
       Arrays of `Splits` are written into the folder. Your own class of a distribution must be at
       the top of a file: to reopen the folder, pass that file by `--plugin FILE`, or import it.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
     - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
       than half a second it is called after every step, with the mean loss of the interval so far.
-    - `stop`: asked whenever `watch` was called; once true, the state is saved and the run ends.
+    - `stop`: called after each `watch`. Once it is true, the state is saved and the run ends.
     - `progress`: called with a text, a number and the total, while images are decoded and while
       validation tasks are scored.
     - `devices`: how many of this process share the tasks of a step. A run can be continued with
       another number of devices or processes, and its numbers are the same to rounding.
-    - `extend`: whether a run that was made with fewer `steps` goes on to these. If None, it does
-      where the rate of its optimiser is constant; the schedule of another is then that of the
-      longer training. True also goes on with a run that a callback ended.
-    - `callbacks`: called with a `Moment` after each interval, as those of `arml.fit`; so are those
-      that were registered.
+    - `extend`: whether a run that was made with fewer `steps` continues to these. If None, it does
+      if its optimiser has a constant rate. Any other schedule becomes that of the longer
+      training. True also continues a run that a callback ended.
+    - `callbacks`: called with a `Moment` after each interval, like those of `arml.fit` and the
+      registered ones.
     - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
-      this call. The folder and the data must be readable by all; process 0 alone writes.
+      this call. The folder and the data must be readable by all. Only process 0 writes.
 
     **Returns** the `Run`; its `last` is the step that was reached: `experiment.steps`, unless the
     run was stopped, or ended early by its `patience` or a callback.
@@ -266,12 +266,12 @@ def run(
         with in_turn(mesh):
             check_claim(experiment, folder, extend)
             if first and arrays:
-                write_bytes(folder / ARRAYS, arrays)
+                write_bytes(folder / ARRAYS_FILE, arrays)
             splits, done, now = _opened(experiment, folder, mesh, progress)
             if first:
-                truncate_metrics(folder / METRICS, done)
+                truncate_metrics(folder / METRICS_FILE, done)
                 if not experiment.steps:
-                    checkpoint.save(folder / CHECKPOINTS, 0, now)
+                    checkpoint.save(folder / CHECKPOINTS_FOLDER, 0, now)
         if len({*of_all(mesh, done)}) > 1:
             raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
         watch(done, {})
@@ -281,21 +281,34 @@ def run(
             watch(step, {"loss": loss})
             return stop()
 
-        scored = [row for row in read_metrics(folder / METRICS) if row["step"] <= done]
+        scored = [row for row in read_metrics(folder / METRICS_FILE) if row["step"] <= done]
         falls = score_of(splits.train.problem)[0] == "mse"
         ended = not extend and read_config(folder).get("ended") == done
         if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
             loop = intervals(
-                experiment, now.state, splits.train, splits.validation,
-                key=seeded(experiment.seed)[1], mesh=mesh, each=each,
-                scoring=partial(progress, SCORING) if progress else lambda done, total: None,
-            )  # fmt: skip
+                experiment,
+                now.state,
+                splits.train,
+                splits.validation,
+                key=seeded(experiment.seed)[1],
+                mesh=mesh,
+                each=each,
+                scoring=partial(progress, SCORING_STAGE) if progress else lambda done, total: None,
+            )
             with closing(loop):
                 _follow(
-                    loop, experiment, folder, scored, seconds=float(now.seconds), falls=falls,
-                    mesh=mesh, first=first, watch=watch, stop=stop,
-                    callbacks=[*callbacks, *CALLBACKS.values()]
-                )  # fmt: skip
+                    loop,
+                    experiment,
+                    folder,
+                    scored,
+                    seconds=float(now.seconds),
+                    falls=falls,
+                    mesh=mesh,
+                    first=first,
+                    watch=watch,
+                    stop=stop,
+                    callbacks=[*callbacks, *CALLBACKS.values()],
+                )
     of_all(mesh, 0)  # process 0 has written its files
     return Run(folder)
 
@@ -311,7 +324,7 @@ def _opened(
     if not experiment.steps and named(now.state.learner):
         raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
     claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
-    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS, now) or (0, now))
+    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS_FOLDER, now) or (0, now))
 
 
 def _follow(
@@ -329,30 +342,30 @@ def _follow(
     callbacks: Sequence[Callback],
 ) -> None:
     """Train to the end, or until somebody stops it, and keep the folder's files. `scored` are the
-    records so far, which took `seconds`; process 0 alone writes."""
+    records so far, which took `seconds`. Only process 0 writes."""
     began, every = time.monotonic() - seconds, experiment.checkpoint_every
     for moment in loop:
         before = scored[-1]["step"] if scored else 0
         done, (loss, *validation) = moment.step, moment.record.items()
         for row in ([loss], validation) if first else ():
             if row:
-                append_metric(folder / METRICS, {"step": done, **dict(row)})
+                append_metric(folder / METRICS_FILE, {"step": done, **dict(row)})
         scored.append({"step": done, **moment.record})
         best, later = best_of(scored, falls=falls)
         watch(done, moment.record)
         ended = first and ends(callbacks, moment._replace(folder=folder))
         if ended:
-            write_json(folder / CONFIG, sealed({**read_config(folder), "ended": done}))
+            write_json(folder / CONFIG_FILE, sealed({**read_config(folder), "ended": done}))
         ended = ended or 0 < experiment.patience <= later
         over = any(of_all(mesh, stop() or ended)) or done == experiment.steps
         improved = experiment.keep == "best" and best == done
         if first:
             now = Clocked(moment.state, np.asarray(time.monotonic() - began))
             if improved:
-                checkpoint.save(folder / BEST, done, now)
+                checkpoint.save(folder / BEST_FOLDER, done, now)
             # With the best one, so that a resumed run never has a better one before it.
             if over or improved or done // every > before // every:
-                checkpoint.save(folder / CHECKPOINTS, done, now)
+                checkpoint.save(folder / CHECKPOINTS_FOLDER, done, now)
         if over:
             return
 
@@ -409,8 +422,8 @@ def train_seeds(
 
     def look() -> None:
         for seed, (_, place) in zip(seeds, runs, strict=True):
-            if (place / CONFIG).exists():
-                last = [{"step": 0}, *read_metrics(place / METRICS)][-1]
+            if (place / CONFIG_FILE).exists():
+                last = [{"step": 0}, *read_metrics(place / METRICS_FILE)][-1]
                 watch(seed, last.pop("step"), last)
 
     function = f"{__name__}:{work.__name__}"
@@ -430,7 +443,7 @@ class Run:
         run = arml.Run("runs/sines")
         run.learner; run.tasks("test"); run.metrics; run.scores
 
-    **Raises** `RunError` in one line if the folder is no run, has no checkpoint, or is damaged.
+    **Raises** `RunError` in one line if the folder is not a run, has no checkpoint, or is damaged.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -441,18 +454,18 @@ class Run:
                 f"expected a run folder, got {folder}, an {self.config['what']}: open it by "
                 "arml.load, or a predictor by arml.load_predictor"
             )
-        where = str(self.folder / CONFIG)
+        where = str(self.folder / CONFIG_FILE)
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)
         self.problem: Problem = problem_of(self.config.get("problem"), f"{where}: problem")
         """The problem of its tasks."""
         families = self.config.get("families")
-        self.families = read_as(tuple[str, ...], families, f"{where}: families", REMEDY)
+        self.families = read_as(tuple[str, ...], families, f"{where}: families", RESTORE_HINT)
         """The families of its tasks."""
         self.made: Json | None = self.config.get("made")
         """Commit, versions and device of the training."""
         self.inputs: Json | None = self.config.get("inputs")
         """The frozen model that made its inputs from pictures, if there is one."""
-        saved = checkpoint.latest(self.folder / CHECKPOINTS)
+        saved = checkpoint.latest(self.folder / CHECKPOINTS_FOLDER)
         if saved is None:
             raise RunError(
                 f"expected a checkpoint in {folder}, found none: `arml train` with this folder "
@@ -462,7 +475,7 @@ class Run:
         """The last outer step of the training."""
         self._falls = score_of(self.problem)[0] == "mse"
         best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
-        self._place = self.folder / (BEST if best else CHECKPOINTS)
+        self._place = self.folder / (BEST_FOLDER if best else CHECKPOINTS_FOLDER)
         self.step: int = best or saved
         """The outer step of its learner."""
 
@@ -522,7 +535,7 @@ class Run:
     @property
     def metrics(self) -> list[Json]:
         """The records of its training in order: `step` and `loss`, or `step` and `validation`."""
-        return read_metrics(self.folder / METRICS)
+        return read_metrics(self.folder / METRICS_FILE)
 
     @property
     def result(self) -> Result | None:

@@ -3,7 +3,7 @@
 The tasks of a split are the same for every run, so two runs are compared task by task.
 
 Beside it are the scores of classifiers that need no meta-training: they learn each task from its
-support set alone, on the raw inputs. A learner that is not above them has learned nothing useful.
+support set only, on the raw inputs. A learner that is not above them has learned nothing useful.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def evaluate(
         scores = arml.evaluate(fitted.learner, tasks, n=200)
         scores.mean, scores.ci95, scores.by_family()
 
-    Task `i` depends on the split and on `i` alone, so that the scores of two learners are paired:
+    Task `i` depends on the split and on `i` only, so that the scores of two learners are paired:
     see `arml.compare`.
 
     **Arguments**
@@ -85,9 +85,17 @@ def evaluate(
         if kept:
             check_writable(learner.folder)
         found = evaluate_run(
-            learner, tasks=n, split=split, steps=steps, shape=shape, chunk=chunk, mesh=mesh,
-            simple=kept, watch=watch, progress=progress
-        )  # fmt: skip
+            learner,
+            tasks=n,
+            split=split,
+            steps=steps,
+            shape=shape,
+            chunk=chunk,
+            mesh=mesh,
+            simple=kept,
+            watch=watch,
+            progress=progress,
+        )
         if kept:
             keep(found)
         return found.scores
@@ -106,9 +114,17 @@ def evaluate(
     if learner.origin is not None:
         learner = widened(learner, learner.origin.experiment, learner.origin.problem, ways or 0)
     return score_tasks(
-        learner, tasks, n, split=split, steps=steps, trained_on=trained_on, chunk=chunk, mesh=mesh,
-        watch=watch, progress=progress
-    )  # fmt: skip
+        learner,
+        tasks,
+        n,
+        split=split,
+        steps=steps,
+        trained_on=trained_on,
+        chunk=chunk,
+        mesh=mesh,
+        watch=watch,
+        progress=progress,
+    )
 
 
 def _known(shape: Mapping[str, int], tasks: object, whose: str) -> Mapping[str, int]:
@@ -132,14 +148,14 @@ def evaluate_run(
     watch: Callable[[int, int], None] = lambda done, total: None,
     progress: bool | None = False,
 ) -> Scored:
-    """Score a run on the first `tasks` tasks of a split of its own: see `evaluate`. `shape` are
-    `ways`, `shots` or `queries` that are not those of the training; `simple` says to score simple
-    classifiers, too. **Raises** `RunError` for a folder that is not a run or is damaged."""
+    """Score a run on the first `tasks` tasks of one of its splits: see `evaluate`. `shape` are
+    `ways`, `shots` or `queries` that are not those of the training; `simple` also scores simple
+    classifiers. **Raises** `RunError` for a folder that is not a run or is damaged."""
     if tasks < 1:
         raise ValueError(f"tasks must be at least 1, got {tasks}: ask for some hundreds")
     run = run if isinstance(run, Run) else Run(run)
     if shape:
-        run, learner = Run(run.folder), run.learner  # with tasks of its own
+        run, learner = Run(run.folder), run.learner  # with its own tasks
         _known(shape, run.experiment.tasks, f"the tasks of {run.experiment.recipe}")
         learner = widened(learner, run.experiment, run.problem, shape.get("ways", 0))
         run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
@@ -149,9 +165,16 @@ def evaluate_run(
     distribution, chunk = run.tasks(split), chunk or run.experiment.chunk
     total = tasks * (2 if simple and has_simple(distribution.problem) else 1)
     scores = score_tasks(
-        learner, run.splits, tasks, split=split, steps=steps, chunk=chunk, mesh=mesh,
-        watch=lambda done, _: watch(done, total), progress=progress,
-    )  # fmt: skip
+        learner,
+        run.splits,
+        tasks,
+        split=split,
+        steps=steps,
+        chunk=chunk,
+        mesh=mesh,
+        watch=lambda done, _: watch(done, total),
+        progress=progress,
+    )
     scores = replace(scores, step=run.step)
     inputs, made = run.splits.inputs, provenance()
     result = Result(
@@ -180,9 +203,12 @@ def evaluate_run(
     )
     if simple:
         result["simple"] = simple_scores(
-            distribution, tasks, split=split, chunk=chunk,
+            distribution,
+            tasks,
+            split=split,
+            chunk=chunk,
             watch=lambda done: watch(tasks + done, total),
-        )  # fmt: skip
+        )
     return Scored(run, result, scores)
 
 
@@ -227,14 +253,14 @@ def protocol(learner: MetaLearner, tasks: TaskDistribution, *, shared: bool = Fa
     )
 
 
-FLOOR = "logistic regression on the inputs"
-NEAREST = "nearest class mean of the inputs"
-PENALTY = 0.01
+LOGISTIC_NAME = "logistic regression on the inputs"
+NEAREST_NAME = "nearest class mean of the inputs"
+L2_PENALTY = 0.01
 """Half of it times the squared weights is added to the mean loss of logistic regression."""
 
 
 def has_simple(problem: Problem) -> bool:
-    """Whether simple classifiers suit a problem. The cells of tables are no plain numbers."""
+    """Whether simple classifiers suit a problem. The cells of tables are not plain numbers."""
     return problem.kind == "classification" and problem.form.plain
 
 
@@ -247,17 +273,17 @@ def simple_scores(
     watch: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Score]:
     """The mean accuracy of simple classifiers on the first `n` tasks of a split, with its interval
-    over tasks; none if the tasks are no classification. `watch` is called with the tasks done."""
+    over tasks; none if the tasks are not classification. `watch` is called with the tasks done."""
     if not has_simple(tasks.problem):
         return {}
-    rights: dict[str, list[float]] = {FLOOR: [], NEAREST: []}
+    rights: dict[str, list[float]] = {LOGISTIC_NAME: [], NEAREST_NAME: []}
     for drawn in looks(_drawn, None, tasks, split=split, n=n, chunk=chunk):
         with one_blas_thread():
             for x, y, queries, targets in zip(*drawn, strict=True):
                 guesses = simple_predictions(x, y, queries)
                 for name, right in rights.items():
                     right.append(float(np.mean(guesses[name] == targets)))
-        watch(len(rights[FLOOR]))
+        watch(len(rights[LOGISTIC_NAME]))
     return {name: summary_of(np.asarray(right)) for name, right in rights.items()}
 
 
@@ -281,8 +307,10 @@ def simple_predictions(
     rotation = PCA(svd_solver="full").fit(x)
     inputs, asked = rotation.transform(x), rotation.transform(queries)
     scale = np.sqrt(np.mean(np.sum(inputs**2, axis=1))) + 1e-6
-    logistic = LogisticRegression(C=1 / (PENALTY * len(y)), max_iter=1_000).fit(inputs / scale, y)
+    logistic = LogisticRegression(C=1 / (L2_PENALTY * len(y)), max_iter=1_000).fit(
+        inputs / scale, y
+    )
     classes = np.unique(y)
     means = np.stack([inputs[y == k].mean(axis=0) for k in classes])
     nearest = classes[pairwise_distances_argmin(asked, means)]
-    return {FLOOR: logistic.predict(asked / scale), NEAREST: nearest}
+    return {LOGISTIC_NAME: logistic.predict(asked / scale), NEAREST_NAME: nearest}

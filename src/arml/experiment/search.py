@@ -2,10 +2,10 @@
 that fall behind are stopped early. All trials are scored on the same meta-validation tasks, never
 on test tasks.
 
-The folder holds `study.jsonl`, Optuna's own record, and a run folder for each trial under
-`trials/`. The same call in the same folder continues the sweep, or joins others that are at work
-there: a trial that was stopped, or whose process died, resumes at its checkpoint. Alone, the next
-proposal depends only on the seed and on the trials before it. A database can hold the record.
+The folder holds `study.jsonl`, the record of Optuna, and a run folder for each trial under
+`trials/`. The same call in the same folder continues the sweep, or joins others that run there:
+a trial that was stopped, or whose process died, resumes at its checkpoint. With one worker, a
+proposal depends only on the seed and on the earlier trials. A database can hold the record.
 """
 
 import time
@@ -24,7 +24,7 @@ from msgspec import ValidationError, convert
 from arml.algorithms import ALGORITHMS
 from arml.datasets.decode import LOG
 from arml.experiment.options import Experiment, absolute, from_json, metric_of, to_json
-from arml.experiment.running import CHECKPOINTS, METRICS, check_same, run
+from arml.experiment.running import CHECKPOINTS_FOLDER, METRICS_FILE, check_same, run
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import (
     Json,
@@ -35,7 +35,7 @@ from arml.results.files import (
     plain,
     read_metrics,
 )
-from arml.results.folder import CONFIG, seeds_in
+from arml.results.folder import CONFIG_FILE, seeds_in
 from arml.results.machine import extra
 from arml.training import checkpoint
 from arml.training.fit import NotFiniteError
@@ -43,14 +43,14 @@ from arml.training.fit import NotFiniteError
 if TYPE_CHECKING:
     import optuna
 
-_PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
-JOURNAL = "study.jsonl"
+_SEARCHED_PARTS = ("algorithm", "outer", "network")  # scores on different tasks cannot be compared
+JOURNAL_FILE = "study.jsonl"
 LOCK_SECONDS = 60.0
-"""Seconds to wait for the others of a sweep, who lock it to choose a trial."""
+"""Seconds to wait for other processes, which lock the sweep to choose a trial."""
 HEARTBEAT_SECONDS, DEAD_SECONDS = 30, 180
-"""Seconds between two signs of life of a trial in a database, and those after which it is dead."""
+"""Seconds between two heartbeats of a trial in a database, and seconds until it counts as dead."""
 DATABASE_SECONDS = 3600.0
-"""Seconds to wait for a database that has left."""
+"""Seconds to wait for a database that is unreachable."""
 
 Distribution: TypeAlias = "optuna.distributions.BaseDistribution"
 Space = dict[str, Distribution]
@@ -91,12 +91,13 @@ def space(texts: tuple[str, ...], experiment: Experiment) -> Space:
 def _dimension(text: str, experiment: Experiment) -> tuple[str, Distribution]:
     path, _, values = text.partition("=")
     part, _, name = path.partition(".")
-    options = getattr(experiment, part, None) if part in _PARTS else None
+    options = getattr(experiment, part, None) if part in _SEARCHED_PARTS else None
     known = {field.name: field.type for field in fields(options)} if options else {}
     if name not in known:
         raise ValueError(
-            f"expected an option of {', '.join(_PARTS)} to search, such as algorithm.inner_rate, "
-            f"got {path!r}" + (f": {part} has {', '.join(known)}" if known else "")
+            f"expected an option of {', '.join(_SEARCHED_PARTS)} to search, such as "
+            f"algorithm.inner_rate, got {path!r}"
+            + (f": {part} has {', '.join(known)}" if known else "")
         )
     low, dots, high = values.partition("..")
     if not values or isinstance(getattr(options, name), tuple):
@@ -149,7 +150,7 @@ def tune(
     on: str | None = None,
 ) -> "list[optuna.trial.FrozenTrial]":
     """Try `trials` choices of the experiment's options in `folder`, all processes together, or
-    continue an earlier call. `workers` trials run at a time, each in a process of its own if there
+    continue an earlier call. `workers` trials run at a time, each in a separate process if there
     are several. `watch` is called with each trial of this call that is over. `storage` is the
     address of a database for Optuna's record, which then holds a study of the folder's name; `on`
     names the place of the workers, as in `carry_out`. **Returns** the trials that are over, the
@@ -218,7 +219,7 @@ def opened(
 ) -> "optuna.Study":
     """Optuna's study of the sweep, which its record in the folder, or the database, holds.
     **Raises** `RunError` if the folder holds another sweep, or runs, or a damaged record."""
-    if (folder / CONFIG).exists() or seeds_in(folder):
+    if (folder / CONFIG_FILE).exists() or seeds_in(folder):
         raise RunError(f"expected a folder for a sweep, got {folder} with runs: name another")
     package = installed()
     with locked(folder, LOCK_SECONDS):
@@ -226,7 +227,7 @@ def opened(
             if storage is None:
                 # The system releases this lock when a process dies; Optuna's own would stay.
                 lock = FileLock(folder.absolute() / ".study.lock", timeout=LOCK_SECONDS)
-                kept = package.storages.JournalStorage(_journal(folder / JOURNAL, lock))
+                kept = package.storages.JournalStorage(_journal(folder / JOURNAL_FILE, lock))
             else:
                 kept = _database(storage)
             study = package.create_study(
@@ -248,7 +249,7 @@ def opened(
             text = " ".join(str(error).split())[:200]
             where, what = "--storage", "check the address, and that the server runs"
             if storage is None:
-                where, what = str(folder / JOURNAL), "restore it, or use a new folder"
+                where, what = str(folder / JOURNAL_FILE), "restore it, or use a new folder"
             raise RunError(
                 f"{where}: Optuna cannot read its record ({type(error).__name__}: {text}); {what}"
             ) from error
@@ -416,8 +417,8 @@ def _score(
             behind = step < experiment.steps and trial.should_prune()
 
     try:
-        saved = checkpoint.latest(place / CHECKPOINTS) or 0
-        for record in read_metrics(place / METRICS):
+        saved = checkpoint.latest(place / CHECKPOINTS_FOLDER) or 0
+        for record in read_metrics(place / METRICS_FILE):
             if record["step"] <= saved:
                 watch(record["step"], record)
         reached = run(experiment, place, watch=watch, stop=lambda: behind or stop()).last
@@ -427,7 +428,7 @@ def _score(
     except (ValueError, OSError) as error:
         raise RunError(f"the trial in {place} failed: {error}") from error
     finally:
-        jax.clear_caches()  # each trial compiles programs of its own
+        jax.clear_caches()  # each trial compiles its own programs
     if behind:
         raise pruned
     # It may have ended early by its patience.

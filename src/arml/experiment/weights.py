@@ -6,7 +6,7 @@ and kernels, normalisations and the last linear layer are taken in that order; e
 checked. A 3 x 3 kernel that reads the picture comes first.
 
 Differences
-- Running averages are left out: our networks normalise by the statistics of the data at hand.
+- Running averages are left out: our networks normalise by the statistics of the current data.
 - Conv-4 here has no scale after its normalisation. Each scale is folded into the next layer, which
   is exact: a ReLU and a maximum commute with a positive scale, and the sign goes into the kernel.
   That of the last block is folded into the head, or left out with it.
@@ -60,14 +60,14 @@ def read_state(file: Path | str) -> State:
     except Exception as error:  # damaged files, and objects that are refused, of many kinds
         why = " ".join(str(error).split())[:160]
         raise RunError(
-            f"{file}: expected a safetensors file, or a PyTorch file of tensors alone ({why}); "
-            "save the state_dict by itself"
+            f"{file}: expected a safetensors file, or a PyTorch file of only tensors ({why}); "
+            "save only the state_dict"
         ) from error
     states = [
         {name: one.numpy() for name, one in some.items() if hasattr(one, "numpy")}
         for some in _dictionaries(loaded)
     ]
-    # Beside the weights a file may hold, say, the optimiser's state.
+    # Beside the weights a file may hold the optimiser's state, for example.
     return max(states, key=lambda state: sum(a.ndim == 4 for a in state.values()), default={})
 
 
@@ -107,7 +107,7 @@ def _once(layers: list[Layer], wanted: int) -> list[Layer]:
 
 
 def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
-    """The network with the weights of a file, and whether its head is the file's, too. **Raises**
+    """The network with the weights of a file, and whether its head is also the file's. **Raises**
     `RunError` in one line if the file is of another network."""
     layers = [*_by_layer(read_state(file)).values()]
     conv4, head = bool(_nodes(net, ConvBlock)), net.head

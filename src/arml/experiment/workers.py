@@ -1,4 +1,4 @@
-"""Many jobs, each in a process of its own: on the cores of this machine, or on a Ray cluster.
+"""Many jobs, each in a separate process: on the cores of this machine, or on a Ray cluster.
 
 `carry_out` is the interface, with a carrier for each place. Seeds, sweeps and the study use it. If
 the process that called it is killed, its workers notice, save their state, and end. On Ray a job
@@ -28,7 +28,7 @@ Job = dict[str, Any]
 Stopping = Callable[[], bool]
 Carrier = Callable[[str, Job, Path], str]
 """Carries out a function with a job, which is to stop once the path exists; returns the failure."""
-RETRIES = 5
+MAX_RETRIES = 5
 """How often Ray tries a job again whose node or process has died."""
 HANDED_ON = ("ARML_", "GLIBC_", "JAX_", "XLA_", "PYTHONPATH")
 """Beginnings of the variables of the environment that jobs on a cluster get."""
@@ -46,9 +46,10 @@ def carry_out(
 ) -> Iterator[tuple[int, str]]:
     """Call `MODULE:FUNCTION` once for each job in its own process, `workers` at a time. It gets the
     job, and a `stop`: once that returns True, it saves its work and returns. `folder` gets the
-    logs of this machine's workers. Twice a second `watch` is called and `stop` asked; once true, no
-    other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray cluster.
-    **Returns** an iterator over the jobs that have ended: the number and the failure, "" for none.
+    logs of this machine's workers. Twice a second `watch` and `stop` are called. Once `stop` is
+    true, no other job begins. `on` is None for this machine, `ray` or `ray://HOST:PORT` for a Ray
+    cluster. **Returns** an iterator over the jobs that have ended: the number and the failure, ""
+    for none.
     """
     folder.mkdir(parents=True, exist_ok=True)
     carry = _here(folder, workers) if on is None else _on_ray(on)
@@ -165,7 +166,7 @@ def _on_ray(on: str) -> Carrier:
     ray = cluster(on)
     gpus = min(1, ray.cluster_resources().get("GPU", 0))
     own = {"env_vars": {"NPROC": "1"}}  # thread of XLA's; Ray sets those of OpenMP
-    task = ray.remote(num_gpus=gpus, max_retries=RETRIES, max_calls=1, runtime_env=own)(call)
+    task = ray.remote(num_gpus=gpus, max_retries=MAX_RETRIES, max_calls=1, runtime_env=own)(call)
 
     def carry(function: str, job: Job, stopped: Path) -> str:
         try:

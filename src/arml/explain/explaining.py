@@ -1,4 +1,4 @@
-"""Look inside the learner of a run folder, and write what was found.
+"""Explain the learner of a run folder, and write the figures and numbers.
 
 For ARML: which vertices of its meta-knowledge graph the tasks of each family read, how the vertices
 are linked, and by intervention how the loss of each family changes without a part of the graph.
@@ -9,8 +9,8 @@ are linked, and by intervention how the loss of each family changes without a pa
 
 Differences: the paper shows one task of each family and does not state its threshold. Here are also
 the mean and the standard deviation over many tasks. The threshold is the median link, so half of
-the links are drawn, whatever their scale. `vertex_links_reach_tasks` says whether the drawn links
-can change the reading of a task at all: in the authors' wiring they cannot.
+the links are drawn, whatever their scale. `vertex_links_reach_tasks` shows whether the drawn links
+can change the reading of a task: with the authors' wiring they cannot.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def explain(folder: Path, out: Path, *, tasks: int = 200) -> list[Path]:
     how much each family reads each vertex, in all and by prototype, and the effects of
     interventions. The report of the run shows them too if `out` is the folder `explain` in it.
     **Returns** the files written, `explain.json` first. **Raises** `RunError` in one line for a
-    folder that is not a trained run, a learner with nothing inside to show, too few tasks to have
+    folder that is not a trained run, a learner without anything to show, too few tasks to have
     one of each family, and a folder that cannot be written."""
     if tasks < 1:
         raise RunError(f"expected one or more tasks, got {tasks}; raise --tasks")
@@ -71,14 +71,14 @@ def inside(
     chunk: int,
 ) -> Json:
     """The inside of a learner with these options of its method, on its first `n` test tasks.
-    **Raises** `RunError` in one line for a method with nothing inside to show."""
+    **Raises** `RunError` in one line for a method without an explanation."""
     method = ALGORITHMS.of(options)
     if method.inside == "graph":
         return graph(learner, tasks, n=n, chunk=chunk)
     if not callable(method.inside):
         others = ", ".join(m.name for m in ALGORITHMS.values() if m.inside)
         more = "" if method.source is None else ", or give arml.register a function as `inside`"
-        raise RunError(f"{recipe} has nothing inside to show; name a run of {others}{more}")
+        raise RunError(f"{recipe} has no explanation to show; name a run of {others}{more}")
     return {"kind": "own", **plain(method.inside(learner, tasks, n=n, chunk=chunk))}
 
 

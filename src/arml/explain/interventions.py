@@ -3,7 +3,7 @@ task reads; only an intervention shows whether the learner uses it.
 
 Does the learner *need* a part? A vertex is removed, or the links between vertices are cut. Does it
 *use* the reading? All vertices are moved to their mean, so that their places carry no information
-(a reading by evidence or by fit still tells tasks apart). Or the whole code of the task is
+(a reading by evidence or by fit still distinguishes tasks). Or the whole code of the task is
 replaced: by the mean code of all tasks, by that of the next task of the same family, or by that of
 the next task of another family. A code is not used if the loss stays the same without it.
 

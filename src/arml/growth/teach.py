@@ -24,11 +24,19 @@ from arml.core.learner import MetaLearner
 from arml.datasets.folders import TooFewError
 from arml.experiment.choose import paced
 from arml.experiment.options import Experiment, absolute
-from arml.experiment.running import CHECKPOINTS, METRICS, Clocked, Run, check_place, claim, like
+from arml.experiment.running import (
+    CHECKPOINTS_FOLDER,
+    METRICS_FILE,
+    Clocked,
+    Run,
+    check_place,
+    claim,
+    like,
+)
 from arml.predict.files import locate
 from arml.predict.learner import FewShotLearner
 from arml.results.files import (
-    LOCK,
+    LOCK_ENDING,
     Json,
     RunError,
     locked,
@@ -132,11 +140,11 @@ def grow(
         content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
         write_json(folder / FILE, content)
         losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
-        write_text(folder / METRICS, "".join(json.dumps(loss) + "\n" for loss in losses))
+        write_text(folder / METRICS_FILE, "".join(json.dumps(loss) + "\n" for loss in losses))
         # Last: the folder is a run when its checkpoint is there.
         state = start(result, whole.outer.build(steps))
         clocked = Clocked(state, np.asarray(outcome["seconds"]))
-        checkpoint.save(folder / CHECKPOINTS, steps, clocked)
+        checkpoint.save(folder / CHECKPOINTS_FOLDER, steps, clocked)
     return outcome
 
 
@@ -168,10 +176,14 @@ def _taught(
     outer = own if isinstance(own, OuterOptions) else OuterOptions()
     rate = outer.outer_rate * RATE_FACTOR
     return fit(
-        teacher.learner, train.of(with_replay(equal_shares(new), teacher.families, replay)),
-        steps=steps, outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
-        batch=experiment.batch, interval=max(1, steps // 10), seed=experiment.seed,
-    )  # fmt: skip
+        teacher.learner,
+        train.of(with_replay(equal_shares(new), teacher.families, replay)),
+        steps=steps,
+        outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
+        batch=experiment.batch,
+        interval=max(1, steps // 10),
+        seed=experiment.seed,
+    )
 
 
 def _accepted(
@@ -286,7 +298,7 @@ def _check_data(
             "the learner has weights for each class of its training data, and these cannot grow: "
             "choose a learner without an auxiliary classifier"
         )
-    if (place / CHECKPOINTS).is_dir():
+    if (place / CHECKPOINTS_FOLDER).is_dir():
         old: Json = Run(place).config.get("sources") or {}
         if changed := [name for name in old if splits.sources.get(name) != old[name]]:
             raise RunError(f"{place}: the data of {changed[0]!r} has changed since the training")
@@ -312,7 +324,7 @@ def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, f
 def check_new_run(folder: Path) -> None:
     """Raise `RunError` for a folder that is not empty."""
     check_place(folder)
-    if any(path.name not in (SPLIT, LOCK) for path in folder.glob("*")):
+    if any(path.name not in (SPLIT, LOCK_ENDING) for path in folder.glob("*")):
         holds = "a learner that has grown" if (folder / FILE).is_file() else "other files"
         raise RunError(
             f"expected an empty or new folder, got {folder}, which holds {holds}: name another"

@@ -1,4 +1,4 @@
-"""Layers for base networks of one's own. `arml.network` makes a network from them.
+"""Layers for your own base networks. `arml.network` makes a network from them.
 
 `conv2d` and `convolve` stay fast where each task has its own kernel; `lax.conv_general_dilated`
 becomes a grouped convolution under `vmap`, which is several times slower on a CPU.

@@ -111,7 +111,7 @@ class GRUAutoencoder(eqx.Module):
 
 
 class MLPAutoencoder(eqx.Module):
-    """Each vector is encoded and decoded by itself; the code is the mean (ablation VI).
+    """Each vector is encoded and decoded separately; the code is the mean (ablation VI).
 
     The code does not depend on the order of the set.
     """

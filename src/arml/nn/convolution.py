@@ -5,7 +5,8 @@ turns it into dilated forms; on a CPU both are ten times slower. So this module 
 the convolution and the gradient of its kernel. Every derivative of either is again one of the two.
 On a CPU `vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks
 share the kernel. On a GPU a grouped convolution is quick, and the gradient of its kernel slow:
-with up to `NARROW` channels this gradient is one product for all tasks, and the rest XLA's own.
+with up to `MAX_PATCH_CHANNELS` channels this gradient is one product for all tasks. XLA's own
+convolutions do the rest.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,9 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 FEW_CHANNELS = 8
-POSITIONS = 1024
+PRODUCT_POSITIONS = 1024
 """Positions that one product of a kernel's gradient sums over, at least those of one image."""
-NARROW = 32
+MAX_PATCH_CHANNELS = 32
 """Channels, of the input and of the output, up to which a kernel's gradient is a product with the
 patches on a GPU. A kernel of 3 x 3 makes patches of nine times the memory, and more channels were
 not measured."""
@@ -36,11 +37,11 @@ def convolve(
     """The cross-correlation of `x` with `kernel`, stride 1, zero padding SAME, no bias.
 
     It has derivatives of any order in reverse mode. In forward mode it has none on a CPU, and
-    elsewhere only with more than `NARROW` channels.
+    elsewhere only with more than `MAX_PATCH_CHANNELS` channels.
     """
     odd = kernel.shape[0] % 2 == 1 and kernel.shape[1] % 2 == 1
     # The derivatives here take the padding to be even, and an even kernel pads unevenly.
-    if odd and (_on_cpu() or max(kernel.shape[2:]) <= NARROW):
+    if odd and (_on_cpu() or max(kernel.shape[2:]) <= MAX_PATCH_CHANNELS):
         return _convolve(x, kernel)
     return _plain(x, kernel)
 
@@ -135,15 +136,15 @@ def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
     One matrix product makes it: the column shifts of `x` beside each other, and the row shifts of
-    `g`. It runs over `POSITIONS` at a time, because XLA's product with a long inner dimension loses
-    its operands from the cache.
+    `g`. It runs over `PRODUCT_POSITIONS` at a time, because the operands of XLA's product
+    leave the cache when the inner dimension is long.
     """
     kh, kw = size
     n, h, w, c = x.shape
     o = g.shape[-1]
     if c < FEW_CHANNELS:
         return _by_patches(size, x, g)
-    most = POSITIONS // ((h + kh - 1) * w)
+    most = PRODUCT_POSITIONS // ((h + kh - 1) * w)
     images = max(m for m in range(1, n + 1) if n % m == 0 and m <= max(most, 1))
 
     def add(total: Array, part: list[Array]) -> tuple[Array, None]:

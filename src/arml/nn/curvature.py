@@ -3,7 +3,7 @@ for each layer. The expectation over labels is exact, under the network's own pr
 
 A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2]. A
 layer's inputs end with a constant 1, whose weight is the bias. The statistics of the normalisation
-are constants here, so that each example has a gradient of its own.
+are constants here, so that each example has its own gradient.
 
 [1] Martens and Grosse, Optimizing Neural Networks with Kronecker-factored Approximate Curvature,
     ICML 2015.

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-DIRECTIONS, CELLS = 9, 4
+EDGE_DIRECTIONS, SIDE_CELLS = 9, 4
 """Directions of a histogram, and cells along a side."""
-LENGTH = (CELLS - 1) ** 2 * 4 * DIRECTIONS
-"""Numbers that a picture comes to."""
+HISTOGRAM_SIZE = (SIDE_CELLS - 1) ** 2 * 4 * EDGE_DIRECTIONS
+"""Numbers that describe a picture."""
 
 
 def histograms(pictures: Any, xp: ModuleType) -> Any:
-    """Floats `[n, height, width, channels]` to `[n, LENGTH]`: histograms of nine directions in
-    cells of a quarter of the side, normalised in blocks of two by two cells, each to a length of 1
-    at most."""
+    """Floats `[n, height, width, channels]` to `[n, HISTOGRAM_SIZE]`: histograms of nine directions
+    in cells of a quarter of the side, normalised in blocks of two by two cells, each to a length of
+    at most 1."""
     heights, widths = (_sides(n, pictures.dtype) for n in pictures.shape[1:3])
     down = xp.einsum("ij,njwc->niwc", heights[0], pictures, optimize=True)
     right = xp.einsum("ij,nhjc->nhic", widths[0], pictures, optimize=True)
@@ -39,23 +39,27 @@ def histograms(pictures: Any, xp: ModuleType) -> Any:
     (power, down, right), level = best, best[2] == 0
     turn = xp.arctan(down / xp.where(level, 1, right))
     turn = xp.where(level, np.pi / 2, xp.where(turn < 0, turn + np.pi, turn))
-    size, bins = xp.sqrt(power), turn * (DIRECTIONS / np.pi)
+    size, bins = xp.sqrt(power), turn * (EDGE_DIRECTIONS / np.pi)
     cells = []
-    for k in range(DIRECTIONS):  # a vote is shared by the two nearest directions of a half turn
-        shares = [xp.maximum(1 - xp.abs(bins - at), 0) for at in (k, k + DIRECTIONS)]
+    for k in range(
+        EDGE_DIRECTIONS
+    ):  # a vote is shared by the two nearest directions of a half turn
+        shares = [xp.maximum(1 - xp.abs(bins - at), 0) for at in (k, k + EDGE_DIRECTIONS)]
         votes = size * (shares[0] + shares[1])
         rows = xp.einsum("ah,nhw->naw", heights[1], votes, optimize=True)
         cells.append(xp.einsum("bw,naw->nab", widths[1], rows, optimize=True)[..., None])
     whole = xp.concatenate(cells, -1)
-    corners = [whole[:, i : i + CELLS - 1, j : j + CELLS - 1] for i in (0, 1) for j in (0, 1)]
+    corners = [
+        whole[:, i : i + SIDE_CELLS - 1, j : j + SIDE_CELLS - 1] for i in (0, 1) for j in (0, 1)
+    ]
     blocks = xp.concatenate(corners, -1)
     for _ in range(2):  # once more after large values are cut
         length = xp.sqrt(xp.sum(xp.square(blocks), -1, keepdims=True))
         blocks = xp.minimum(blocks / (length + 1e-3), 0.2)
-    return blocks.reshape(len(pictures), LENGTH)
+    return blocks.reshape(len(pictures), HISTOGRAM_SIZE)
 
 
 def _sides(n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """For a side of `n` pixels: the matrix of slopes, and which pixels are in which cell."""
-    cells = [np.isin(np.arange(n), part) for part in np.array_split(np.arange(n), CELLS)]
+    cells = [np.isin(np.arange(n), part) for part in np.array_split(np.arange(n), SIDE_CELLS)]
     return np.asarray(np.gradient(np.eye(n), axis=0), dtype), np.stack(cells).astype(dtype)

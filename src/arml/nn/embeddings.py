@@ -17,8 +17,8 @@ Embed = Callable[[Examples], Float[Array, "n d"]]
 
 
 class VectorEmbedding(eqx.Module):
-    """Embeds vectors. In regression it reads the pair (x, y), because x alone says nothing of the
-    function; in classification x alone, because the order of the prototypes gives their classes."""
+    """Embeds vectors. In regression it reads the pair (x, y), because x does not describe the
+    function; in classification only x, because the order of the prototypes gives their classes."""
 
     net: MLP
     paired: bool = eqx.field(static=True)

@@ -3,12 +3,12 @@ are made from a task's examples: one that chooses the nearest prototype, and rid
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
-the first inner step [1]. A head that all tasks share knows nothing of the classes there.
+the first inner step [1]. A shared head does not depend on the task's classes there.
 
 With W the pooled covariance within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a
 linear head again: regularised linear discriminant analysis with equal priors [4]. With a covariance
-for each class the head is quadratic, and is meant for learners without inner steps [5]: in a
-direction in which the examples of a class differ, distances count for less.
+for each class the head is quadratic, and is meant for learners without inner steps [5]:
+distances count less in directions in which the examples of a class differ.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -20,8 +20,8 @@ direction in which the examples of a class differ, distances count for less.
     1989.
 [5] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
     (Simple CNAPS). One example has no covariance: for a class of one shot Q_k is the identity here,
-    which gives the plain distance; the paper takes the covariance of the task, whose largest
-    directions are those that tell the classes apart. Covariances divide by the number of examples.
+    which gives the plain distance. The paper takes the covariance of the task, whose largest
+    directions are those that separate the classes. Covariances divide by the number of examples.
 """
 
 import math
@@ -39,8 +39,8 @@ from arml.core.episodes import Examples
 from arml.core.learner import Embedding, Learner
 from arml.nn.networks import BaseNetwork, Body, Linear
 
-ABSENT = -1e9
-"""The logit of a class without support examples: it is finite, so that gradients are finite, too. A
+ABSENT_LOGIT = -1e9
+"""The logit of a class without support examples: it is finite, so that gradients are also finite. A
 learner that was built for 20 classes may get a task with 5."""
 
 Samples = Float[Array, "n d"]
@@ -74,8 +74,8 @@ def class_means(
 def mask_absent(
     present: Bool[Array, " ways"], logits: Float[Array, "*n ways"]
 ) -> Float[Array, "*n ways"]:
-    """The logits, with `ABSENT` for the classes that are not `present`."""
-    return jnp.where(present, logits, ABSENT)
+    """The logits, with `ABSENT_LOGIT` for the classes that are not `present`."""
+    return jnp.where(present, logits, ABSENT_LOGIT)
 
 
 def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Array, "n ways"]:
@@ -102,7 +102,7 @@ class PrototypeHead(eqx.Module):
         features = net.body(support.x)
         means, present = class_means(features, support.y, self.ways)
         biases = -self.scale * jnp.sum(jnp.square(means), axis=1)
-        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT))
+        head = Linear(2 * self.scale * means.T, jnp.where(present, biases, ABSENT_LOGIT))
         return replace(net, head=head)
 
 
@@ -118,7 +118,7 @@ def discriminant(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Linear:
     """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
-    term that all classes share. W divides by the examples less the classes; at one shot it is 0."""
+    term that all classes share. W divides by examples minus classes; with one shot it is 0."""
     means, present = class_means(features, y, ways)
     # A product, and not means[y], which ONNX files have no operator for.
     own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
@@ -128,7 +128,7 @@ def discriminant(
     away = means - centre
     directions = shrunk_rows(spread, away)
     biases = -scale * jnp.sum((away + 2 * centre) * directions, axis=1)
-    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT))
+    return Linear(2 * scale * directions.T, jnp.where(present, biases, ABSENT_LOGIT))
 
 
 def quadratic(
@@ -241,12 +241,12 @@ class RidgeHead(eqx.Module):
     """Gives a network the head that ridge regression finds on its features of the support set [2].
 
     It is the mean of the posterior of a Bayesian head [3]. The head that all tasks share, W_0, is
-    the mean of the prior; each unit has a variance of its own, in units of the noise's. With
+    the mean of the prior; each unit has its own variance, in units of the noise's. With
     F = [features, 1] the solution is that of a system as large as the support set:
 
         W = W_0 + V F^T (F V F^T + r I)^-1 (y - F W_0),  V = diag(variances).
 
-    r is 1, plus `ROUNDING` times the trace of F V F^T, so that float32 can solve the system.
+    r is 1, plus `NOISE_SHARE` times the trace of F V F^T, so that float32 can solve the system.
     """
 
     log_variances: Float[Array, " units"]
@@ -258,7 +258,7 @@ class RidgeHead(eqx.Module):
         if not isinstance(net.head, Linear):
             raise ValueError(
                 "a ridge head needs a network whose head is an arml.nn.linear, got "
-                f"{type(net.head).__name__}: give arml.network such a head"
+                f"{type(net.head).__name__}: give arml.network a ridge head"
             )
         return cls(jnp.full(len(net.head.weight) + 1, math.log(variance), jnp.float32))
 
@@ -287,18 +287,18 @@ class RidgeHead(eqx.Module):
         inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
         kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
         # Large features would make the identity less than the rounding of the kernel.
-        noise = 1 + ROUNDING * jnp.trace(kernel)
+        noise = 1 + NOISE_SHARE * jnp.trace(kernel)
         system = kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype)
         return inputs, system, support.y - net.head(features)
 
 
-ROUNDING = 1e-6
+NOISE_SHARE = 1e-6
 """Noise that a ridge head adds, as a share of the sum of the kernel's eigenvalues."""
 
 
 EXCEPTIONS = {
     "test_adaptation_lowers_the_support_loss": (
-        "at one shot the prototypes are the examples, and the support loss starts at rounding"
+        "with one shot the prototypes are the examples, and the support loss starts at rounding"
     )
 }
 """Exceptions from the contract tests, for methods whose head starts from prototypes."""

@@ -1,7 +1,7 @@
 """Modulation: the task's code tailors the shared initialisation, theta_0i = g(code) o theta_0.
 
 `Gate` and `FiLM` act on weights: one dense layer makes the gates of all of them, and `granularity`
-says which weights share a gate. `UnitModulation` acts on hidden units, before their activation.
+defines which weights share a gate. `UnitModulation` acts on hidden units, before their activation.
 """
 
 import math
@@ -26,7 +26,7 @@ Granularity = Callable[[Shape], Shape]
 
 
 def each_parameter(shape: Shape) -> Shape:
-    """A gate of its own for every parameter."""
+    """A separate gate for every parameter."""
     return shape
 
 

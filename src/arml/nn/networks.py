@@ -297,7 +297,7 @@ class Plain(eqx.Module):
 
 
 class SetNetwork(eqx.Module):
-    """A network of one's own that is a function of a set, and no more."""
+    """Your own network, as a plain function of a set."""
 
     function: Callable[[Array], Array]
 

@@ -1,4 +1,4 @@
-"""Normalisation whose statistics come from the data at hand, never from a running average.
+"""Normalisation whose statistics come from the current data, never from a running average.
 
 All functions here can be differentiated any number of times.
 """

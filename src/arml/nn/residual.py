@@ -1,6 +1,6 @@
 """Residual networks for pictures: ResNet-12 [1, 2] and the wide residual network WRN-28-10 [4].
 
-Both end in the mean over positions, and so take pictures of any size. Their convolutions are fast
+Both end in the mean over positions, so they accept pictures of any size. Convolutions are fast
 where tasks adapt the kernels (`arml.nn.convolve`).
 
 [1] Oreshkin, Rodriguez and Lacoste, TADAM, NeurIPS 2018: ResNet-12.
@@ -10,9 +10,9 @@ where tasks adapt the kernels (`arml.nn.convolve`).
 [4] Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016.
 
 Differences
-- Normalisation takes the statistics of the data at hand, as in Conv-4, and never running averages.
+- Normalisation takes the statistics of the current data, as in Conv-4, never running averages.
 - Scales and offsets of normalisation are meta-learned, and the same for all tasks.
-- [2] raises the share that is dropped over the first 40,000 steps; here it is constant.
+- [2] raises the share that is dropped over the first 40,000 steps. Here it is constant.
 - A stride of two computes all positions and keeps every second one. WRN-28-10 has two such layers.
 """
 
@@ -43,9 +43,9 @@ from arml.nn.networks import (
 from arml.nn.normalisation import batch_norm, moments
 
 T = TypeVar("T")
-SLOPE = 0.1
-"""Of LeakyReLU below zero."""
-leaky = jax.nn.initializers.variance_scaling(2 / (1 + SLOPE**2), "fan_out", "normal")
+LEAKY_SLOPE = 0.1
+"""The slope of LeakyReLU below zero."""
+leaky = jax.nn.initializers.variance_scaling(2 / (1 + LEAKY_SLOPE**2), "fan_out", "normal")
 _he = jax.nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
@@ -93,9 +93,13 @@ class Drop(eqx.Module):
         corners = jax.random.bernoulli(self.key, rate, (n, *places, c))
         around = ((0, 0), (size - 1, size - 1), (size - 1, size - 1), (0, 0))
         dropped = jax.lax.reduce_window(
-            jnp.pad(corners, around), False, jax.lax.bitwise_or, (1, size, size, 1), (1, 1, 1, 1),
+            jnp.pad(corners, around),
+            False,
+            jax.lax.bitwise_or,
+            (1, size, size, 1),
+            (1,) * 4,
             "VALID",
-        )  # fmt: skip
+        )
         kept = ~dropped
         return jnp.where(kept, x / jnp.mean(kept, dtype=x.dtype).clip(1e-3), 0)
 
@@ -144,9 +148,9 @@ class ResBlock(eqx.Module):
         used = []
         for i in range(3):
             x, own = self.norms[i](self.layers[i](x), given[i])
-            x = jax.nn.leaky_relu(x, SLOPE) if i < 2 else x + shortcut
+            x = jax.nn.leaky_relu(x, LEAKY_SLOPE) if i < 2 else x + shortcut
             used.append(own)
-        x = jax.nn.leaky_relu(x if self.film is None else self.film(x), SLOPE)
+        x = jax.nn.leaky_relu(x if self.film is None else self.film(x), LEAKY_SLOPE)
         return self.drop(max_pool(x)), (*used, last)
 
 

@@ -26,7 +26,7 @@ from arml.predict.inputs import Bad
 from arml.predict.kinds import Inputs, inputs_of
 from arml.predict.loading import load_predictor
 from arml.results.files import RunError, checksum, digest_of
-from arml.results.folder import CONFIG
+from arml.results.folder import CONFIG_FILE
 from arml.results.machine import extra
 
 CONTENT = ("bytes", "image")
@@ -221,7 +221,7 @@ def predict_parts(
     data = extra("ray.data", "ray", "--on ray")
     files, parts = parts_of(source, predict.kind.suffixes, predict.kind.many)
     zipped = predict.folder.is_file()
-    who = [digest_of(predict.folder if zipped else predict.folder / CONFIG), predict.level]
+    who = [digest_of(predict.folder if zipped else predict.folder / CONFIG_FILE), predict.level]
     named = {f"part-{i:06}-{checksum([*who, one])[:8]}{TABLE}": one for i, one in enumerate(parts)}
     out.mkdir(parents=True, exist_ok=True)
     made = {path.name for path in out.glob(f"*{TABLE}")}

@@ -25,7 +25,7 @@ from arml.results.files import (
     sealed,
     write_json,
 )
-from arml.results.folder import CONFIG
+from arml.results.folder import CONFIG_FILE
 
 AGAIN = "get the learner again"
 _FORMAT = 1
@@ -44,7 +44,7 @@ Owner = TypeVar("Owner")
 
 def shipped() -> tuple[str, ...]:
     """Names of the learners that the package carries."""
-    folders = [path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}")]
+    folders = [path.parent.name for path in SHIPPED.glob(f"*/{CONFIG_FILE}")]
     return tuple(sorted([PHOTOS_MODEL.parent.name, *folders]))
 
 
@@ -60,7 +60,7 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     if path.suffix == ".onnx" and path.is_file():
         return path, None
     mine = str(path) in (*names, *untrained())
-    if (path / CONFIG).is_file() or (path.is_dir() and not mine):
+    if (path / CONFIG_FILE).is_file() or (path.is_dir() and not mine):
         return path, f"using the folder {path}, not the learner that ships" if mine else None
     if mine:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
@@ -77,7 +77,7 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
 
 def is_learner(path: Path) -> bool:
     """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
-    if (path / CONFIG).is_file():
+    if (path / CONFIG_FILE).is_file():
         return (path / WEIGHTS).is_file() and not (path / SUPPORT).is_file()
     return str(path) in (*shipped(), *untrained()) or path.suffix == ".onnx"
 
@@ -109,7 +109,7 @@ def check_free(folder: Path, *, predictor: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, and no new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
-        known = read_json(folder / CONFIG) if (folder / CONFIG).exists() else {}
+        known = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).exists() else {}
         encoded = str(known.get("what")).startswith(ENCODED)
         task = encoded or known.get("task") is not None
         if not (encoded or known.get("what") == LEARNED) or task != predictor:
@@ -128,13 +128,13 @@ def check_new(folder: Path) -> None:
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""
-    write_json(folder / CONFIG, sealed({"what": what, "format": _FORMAT, **content}))
+    write_json(folder / CONFIG_FILE, sealed({"what": what, "format": _FORMAT, **content}))
 
 
 def read_checked(folder: Path, what: str) -> Json:
     """The content that `write_checked` wrote. **Raises** `RunError` for another kind or version of
     folder, or if it was altered or cut short."""
-    content = read_json(folder / CONFIG)
+    content = read_json(folder / CONFIG_FILE)
     stated = content.pop("sha256", None)
     if content.get("what") != what:
         raise RunError(f"{folder} is no {what}: name a folder that arml wrote")
@@ -144,7 +144,7 @@ def read_checked(folder: Path, what: str) -> Json:
             "arml that wrote it"
         )
     if stated != checksum(content):
-        raise RunError(f"{folder / CONFIG} was altered or cut short: {AGAIN}")
+        raise RunError(f"{folder / CONFIG_FILE} was altered or cut short: {AGAIN}")
     return content
 
 
@@ -165,11 +165,11 @@ def zipped(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = {one.filename: one.file_size for one in archive.infolist()}
-            tops = [name.removesuffix(CONFIG) for name in names if name.endswith(CONFIG)]
+            tops = [name.removesuffix(CONFIG_FILE) for name in names if name.endswith(CONFIG_FILE)]
             if not tops:
                 raise RunError("it holds no predictor")
             top = min(tops, key=len)
-            found = [name for name in (CONFIG, WEIGHTS, SUPPORT) if top + name in names]
+            found = [name for name in (CONFIG_FILE, WEIGHTS, SUPPORT) if top + name in names]
             if sum(names[top + name] for name in found) > _LARGEST:
                 raise RunError("it is too large")
             return {name: archive.read(top + name) for name in found}

@@ -62,7 +62,7 @@ from arml.predict.onnx import QUERIES
 from arml.predict.reliability import WORDS, NumberReliability
 from arml.predict.scikit import facts_of, remade
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
-from arml.results.folder import CONFIG
+from arml.results.folder import CONFIG_FILE
 from arml.training.checkpoint import filled, named
 from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
@@ -307,7 +307,7 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
 
     **Raises** `RunError` for a folder that is none, was altered or cut short.
     """
-    where = str(folder / CONFIG)
+    where = str(folder / CONFIG_FILE)
     # The checksum says that it is as it was written, not that it means anything.
     known = read_as(Content, read_checked(folder, LEARNED), where, AGAIN)
     experiment = from_json(known.experiment, where)

@@ -29,7 +29,7 @@ from arml.predict.files import (
 from arml.predict.kinds import untrained
 from arml.predict.scikit import NAMED, predicts
 from arml.results.files import RunError, read_json
-from arml.results.folder import CONFIG
+from arml.results.folder import CONFIG_FILE
 
 
 def load(learner: Any, model: Any = None, *, x: object = None, **options: object) -> TaskLearner:
@@ -125,7 +125,7 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
             return unpacked(partial(load_predictor, model=model), zipped(folder.read_bytes()))
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
-    config = read_json(folder / CONFIG)
+    config = read_json(folder / CONFIG_FILE)
     what, name = str(config.get("what")), str(config.get("what")).removeprefix(ENCODED)
     if what.startswith(ENCODED):
         if name not in INPUTS and "version" in (made := dict(config["extractor"])):

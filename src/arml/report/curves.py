@@ -28,19 +28,19 @@ from arml.results.files import Json, JsonView, write_bytes
 from arml.results.folder import RunFiles, recipe_of
 
 # Starts at a visible tint, not at white, so that an empty cell does not look like a missing one.
-BLUES: Colormap = LinearSegmentedColormap.from_list(
+BLUE_COLOURS: Colormap = LinearSegmentedColormap.from_list(
     "arml-blues", ["#eef4fa", "#b5d2ea", "#5fa2d0", "#2069a8", "#0a2f63"]
 )
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-DASHES: list[str | tuple[int, tuple[float, ...]]] = [
+LINE_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+LINE_DASHES: list[str | tuple[int, tuple[float, ...]]] = [
     "-",
     (0, (5, 1.5)),
     (0, (1.5, 1.2)),
     (0, (6, 1.5, 1.5, 1.5)),
 ]
-STYLE = Path(__file__).parent / "templates" / "arml.mplstyle"
-styled = matplotlib.style.context(STYLE, after_reset=True)
-"""Draws in our style and leaves the program's own settings as they are."""
+STYLE_FILE = Path(__file__).parent / "templates" / "arml.mplstyle"
+styled = matplotlib.style.context(STYLE_FILE, after_reset=True)
+"""Draws in our style and leaves the settings of the program unchanged."""
 
 
 def heat(
@@ -51,7 +51,7 @@ def heat(
     *,
     norm: Normalize,
     columns: Sequence[str] = (),
-    cmap: Colormap = BLUES,
+    cmap: Colormap = BLUE_COLOURS,
 ) -> AxesImage:
     """A heat map, darker = higher, with the `numbers` in its cells. The columns are vertices if
     they have no names."""
@@ -94,8 +94,8 @@ def save_figure(figure: Figure, path: Path | str) -> list[Path]:
     return files
 
 
-BINS = 80
-"""Points of a training curve: the loss of single steps is averaged within as many bins."""
+CURVE_BINS = 80
+"""Points of a training curve: losses of single steps are averaged within this many bins."""
 
 
 def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
@@ -106,7 +106,7 @@ def series_of(metrics: Sequence[JsonView], *names: str) -> np.ndarray:
 
 def _binned(series: np.ndarray) -> np.ndarray:
     """Means of consecutive records; an incomplete last bin, which is noisier, is left out."""
-    size = max(1, ceil(len(series) / BINS))
+    size = max(1, ceil(len(series) / CURVE_BINS))
     whole = series[: len(series) // size * size]
     return whole.reshape(-1, size, series.shape[1]).mean(1)
 
@@ -123,7 +123,10 @@ def learning_curves(runs: Sequence[RunFiles], metric: str) -> Figure:
     for run in runs:
         recipe = recipe_of(run)
         index = recipes.index(recipe)
-        colour, dashes = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
+        colour, dashes = (
+            LINE_COLOURS[index % len(LINE_COLOURS)],
+            LINE_DASHES[index % len(LINE_DASHES)],
+        )
         training.plot(*_binned(series_of(run.metrics, "loss")).T, color=colour, linewidth=1.1)
         step, score, half = series_of(run.metrics, "validation", "validation_ci95").T
         # One entry in the legend for all seeds of a recipe.

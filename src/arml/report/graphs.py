@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from arml.report.curves import BLUES, heat, styled
+from arml.report.curves import BLUE_COLOURS, heat, styled
 from arml.results.files import JsonView
 
 Captioned = tuple[str, Figure, str, str]
@@ -57,7 +57,7 @@ def mean_links(explain: JsonView) -> np.ndarray:
 
 def strong_links(explain: JsonView) -> tuple[np.ndarray, np.ndarray]:
     """The ends `[links, 2]` and the weights `[links]` of the links of at least the threshold. A
-    weight of zero is no link: vertices with templates may have none."""
+    weight of zero is not a link: vertices with templates may have none."""
     links = mean_links(explain)
     ends = np.argwhere(np.triu((links >= explain["threshold"]) & (links > 0), 1))
     return ends, links[tuple(ends.T)]
@@ -102,7 +102,7 @@ def _draw_circle(axes: Axes, explain: JsonView, read: np.ndarray) -> None:
         # Weights that hardly differ are drawn as hardly different.
         top = float(weights.max())
         strength = Normalize(min(explain["threshold"], top - 0.2), top)(weights)
-        colours = BLUES(0.35 + 0.65 * strength)  # the weakest can still be seen on white
+        colours = BLUE_COLOURS(0.35 + 0.65 * strength)  # the weakest can still be seen on white
         lines = LineCollection(list(xy[ends]), colors=colours, linewidths=1.2 + 4.8 * strength)
         axes.add_collection(lines)
         title = f"Links of weight {explain['threshold']:.2f} to {top:.2f}: darker = higher"
@@ -123,9 +123,11 @@ def _draw_circle(axes: Axes, explain: JsonView, read: np.ndarray) -> None:
     axes.spines[:].set_visible(False)
 
 
-DIVERGING = LinearSegmentedColormap.from_list("arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"])
-"""Gain, nothing, loss: told apart by lightness and hue, and by the sign in the cell."""
-USE = {
+DIVERGING_COLOURS = LinearSegmentedColormap.from_list(
+    "arml-diverging", ["#56b4e9", "#ffffff", "#d55e00"]
+)
+"""Gain, nothing, loss: they differ in lightness and hue, and in the sign in the cell."""
+CODE_LABELS = {
     "equal_vertices": "equal\nvertices",
     "mean": "mean\ncode",
     "own_family": "own\nfamily's",
@@ -140,7 +142,9 @@ def effect_figure(explain: JsonView) -> Figure:
     found, families = explain["interventions"], ["all", *explain["families"]]
     entries = {f"V{i}": entry for i, entry in enumerate(found["vertices"])}
     entries |= {"links": found["links"]}
-    entries |= {short: found["use"][name] for name, short in USE.items() if name in found["use"]}
+    entries |= {
+        short: found["use"][name] for name, short in CODE_LABELS.items() if name in found["use"]
+    }
     accuracy = found["metric"] == "accuracy"
     scale = 100 if accuracy else 1
     values = np.array(
@@ -155,7 +159,7 @@ def effect_figure(explain: JsonView) -> Figure:
     # By the vertices: a code that is replaced may cost a thousand times as much.
     most = max(float(np.abs(values[:, : len(found["vertices"])]).max(initial=0.0)), 1e-9)
     norm = TwoSlopeNorm(0, -most, most)
-    heat(axes, values, families, columns=[*entries], norm=norm, cmap=DIVERGING)
+    heat(axes, values, families, columns=[*entries], norm=norm, cmap=DIVERGING_COLOURS)
     for j, entry in enumerate(entries.values()):
         for i, name in enumerate(families):
             one = entry[name]
@@ -185,7 +189,9 @@ def captioned(explain: JsonView) -> list[Captioned]:
     words, reach = strongest(explain), ""
     if explain["vertex_links_reach_tasks"]:
         effect = explain["vertex_links_effect"]
-        reach = f" Without these links, what the prototypes read would change by {effect:.1%}."
+        reach = (
+            f" Without these links, the readings of the prototypes would change by {effect:.1%}."
+        )
     elif mean_links(explain).any():
         reach = (
             " With this run's wiring these links influence no task, and training had no reason to "

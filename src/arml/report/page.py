@@ -20,11 +20,11 @@ from arml.report.tables import (
     simple,
     table_of,
 )
-from arml.report.verdicts import DIFFERENCE, VERDICT, Verdicts, compare, scores_of
+from arml.report.verdicts import DIFFERENCE_NOTE, VERDICT_COLUMNS, Verdicts, compare, scores_of
 from arml.results.files import RunError, write_text
 from arml.results.folder import Result, RunFiles, read_run, recipe_of
 
-LEAD = (
+PAGE_LEAD = (
     "Each run learned how to learn from many small tasks. It was then given new tasks, adapted to "
     "each from a few labelled examples (the support set), and scored on that task's other examples "
     "(the query set)."
@@ -35,7 +35,9 @@ def _notes(rows: Sequence[Row]) -> Block:
     """The notes that a reader of these rows needs."""
     shared = any(run.get("shared") for row in rows for run in row.runs)
     floor, no_training = floor_of(rows) is not None, bool(simple(rows))
-    return block("notes", difference=DIFFERENCE, floor=floor, shared=shared, simple=no_training)
+    return block(
+        "notes", difference=DIFFERENCE_NOTE, floor=floor, shared=shared, simple=no_training
+    )
 
 
 def _best(rows: Sequence[Row]) -> str:
@@ -51,11 +53,11 @@ def _best(rows: Sequence[Row]) -> str:
 
 
 def _curves(runs: Sequence[RunFiles], metric: str) -> Block:
-    last = [
-        f"{recipe_of(run)} {number(scores[-1], metric)}"
-        for run in runs
-        if (scores := [m["validation"] for m in run.metrics if "validation" in m])
-    ]
+    last = []
+    for run in runs:
+        scores = [record["validation"] for record in run.metrics if "validation" in record]
+        if scores:
+            last.append(f"{recipe_of(run)} {number(scores[-1], metric)}")
     return figure(
         learning_curves(runs, metric),
         "Learning curves by step. Last validation scores: " + ("; ".join(last) or "none"),
@@ -109,7 +111,7 @@ class Section(NamedTuple):
     verdicts: Verdicts | None
     """None for a single row, or if there are no scores of single tasks."""
     why: str = ""
-    """Why there are none."""
+    """The reason if there are none."""
 
     def table(self) -> Table:
         """The table of the rows, with the verdicts."""
@@ -118,7 +120,7 @@ class Section(NamedTuple):
         beside: dict[str, tuple[str, ...]] = {
             name: self.verdicts.cells(name) for name in labels(self.rows)
         }
-        head = (f"Difference from {self.verdicts.against}", *VERDICT[1:])
+        head = (f"Difference from {self.verdicts.against}", *VERDICT_COLUMNS[1:])
         return table_of(self.rows, {"": head, **beside})
 
 
@@ -195,4 +197,4 @@ def write_page(folders: Sequence[Path], out: Path, against: str | None = None) -
         "How to read the numbers": [_notes(rows)],
         "Runs": [_details(run, result) for run, result in evaluated],
     }
-    write_text(out, html("Few-shot meta-learning", [what, LEAD], parts))
+    write_text(out, html("Few-shot meta-learning", [what, PAGE_LEAD], parts))

@@ -15,15 +15,14 @@ from arml.report.curves import render
 from arml.results.files import Json
 
 Block = Json
-"""A part of a section: `macro` says which one of `blocks.html` draws it."""
+"""A part of a section: `macro` names the macro of `blocks.html` that draws it."""
 
 
 def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]]) -> str:
     """The page with the blocks of each section by its heading; empty ones are left out."""
-    environment = Environment(
-        loader=(loader := PackageLoader("arml.report")), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=StrictUndefined,
-    )  # fmt: skip
+    loader = PackageLoader("arml.report")
+    options: Json = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=loader, autoescape=True, **options)
     # The style is our own file, and the only text that is not escaped.
     style = Markup(loader.get_source(environment, "style.css")[0])
     filled = {heading: blocks for heading, blocks in sections.items() if blocks}
@@ -32,7 +31,7 @@ def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]
 
 
 def block(macro: str, **content: object) -> Block:
-    """What a macro of `blocks.html` draws: text, items, facts, heading, pre, table or details."""
+    """A block for a macro of `blocks.html`: text, items, facts, heading, pre, table or details."""
     return {"macro": macro, **content}
 
 

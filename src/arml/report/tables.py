@@ -37,8 +37,8 @@ class Line:
     kind: str = ""
 
 
-BESIDE = {"floor": "best possible", "simple": "for comparison"}
-"""Kinds of lines that are no recipes, and the words for them."""
+LINE_KINDS = {"floor": "best possible", "simple": "for comparison"}
+"""Kinds of lines that are not recipes, and their labels."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,28 @@ def texts(table: Table) -> list[list[str]]:
     return [row + [""] * (len(table.columns) - len(row)) for row in rows]
 
 
-_LATEX = str.maketrans({
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "–": "--", "−": "$-$", "<": "$<$", ">": "$>$", "|": r"\textbar{}",
-    "≥": r"$\geq$", "≤": r"$\leq$", **{sign: f"\\{sign}" for sign in "&%$#_{}"}
-})  # fmt: skip
+_LATEX_SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "–": "--",
+        "−": "$-$",
+        "<": "$<$",
+        ">": "$>$",
+        "|": r"\textbar{}",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    }
+)
 
 
 def latex(table: Table) -> str:
     """The table in LaTeX, with the rules of booktabs, its caption as a comment before it."""
     head, *body = (
-        " & ".join(text.translate(_LATEX) for text in cells) + r" \\"
+        " & ".join(text.translate(_LATEX_SIGNS) for text in cells) + r" \\"
         for cells in (table.columns, *texts(table))
     )
     caption = f"% {' '.join(table.caption.split())}\n" if table.caption else ""
@@ -107,15 +118,15 @@ def grid(
 
 def terminal(table: Table) -> Group:
     """The table for a terminal, turned on its side, so that many columns fit."""
-    lines = [line for line in table.lines if line.kind not in BESIDE]
+    lines = [line for line in table.lines if line.kind not in LINE_KINDS]
     # A break after the problem keeps columns narrow.
     names = [line.name.replace("/", "/\n") for line in lines]
     titles = enumerate(table.columns[1:])
     rows = [[title, *(line.cells[i].text for line in lines)] for i, title in titles]
     turned = grid(["", *names], rows)
     turned.columns[0].no_wrap = True
-    others = [line for line in table.lines if line.kind in BESIDE]
-    notes = [f"{BESIDE[line.kind]} ({line.name}): {line.cells[0].text}" for line in others]
+    others = [line for line in table.lines if line.kind in LINE_KINDS]
+    notes = [f"{LINE_KINDS[line.kind]} ({line.name}): {line.cells[0].text}" for line in others]
     # Beside the grid, because the title and the caption of a grid are wrapped at its width.
     return Group(Text(table.title, style="bold"), turned, *map(Text, [table.caption, *notes]))
 
@@ -259,7 +270,7 @@ def floor_of(rows: Sequence[Row]) -> float | None:
 
 def simple(rows: Sequence[Row]) -> dict[str, str]:
     """The scores of the classifiers that need no meta-training. They are left out if the rows are
-    of different data, because such a score then belongs to some of the rows only."""
+    of different data, because the score then belongs only to some of the rows."""
     scores = [
         {name: interval(s["mean"], s["ci95"], row.metric) for name, s in found.items()}
         for row in rows

@@ -27,7 +27,7 @@ from arml.report.tables import (
     training_cells,
 )
 from arml.results.comparisons import (
-    SEEDS,
+    MIN_SEEDS,
     Comparison,
     compare_seeds,
     compare_two,
@@ -40,18 +40,18 @@ from arml.results.files import RunError
 from arml.results.folder import read_config, seeds_in
 from arml.results.scores import Scores, check_paired, read_scores
 
-DIFFERENCE = (
+DIFFERENCE_NOTE = (
     "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
-    "both have two trainings or more, and over tasks alone otherwise. p has Holm's correction over "
-    f"all differences of the table; it needs {SEEDS} trainings of each."
+    "both have two trainings or more, and only over tasks otherwise. p has Holm's correction over "
+    f"all differences of the table; it needs {MIN_SEEDS} trainings of each."
 )
-HOW = (
+INTERVALS_NOTE = (
     "± over trainings is the 95% interval of the mean over trainings, by Student's t; ± over tasks "
-    f"is that of the scores averaged over trainings. {DIFFERENCE}"
+    f"is that of the scores averaged over trainings. {DIFFERENCE_NOTE}"
 )
 
 
-VERDICT = ("Difference", "p", "Verdict")
+VERDICT_COLUMNS = ("Difference", "p", "Verdict")
 """The columns of `Verdicts.cells`."""
 
 
@@ -89,8 +89,10 @@ class Verdicts:
         ]
         better = {"mse": "lower is better; ", "accuracy": "higher is better; "}.get(metric, "")
         about = f"{METRIC_NAMES.get(metric, 'Score')}, {better}{len(first):,} {first.split} tasks"
-        columns = ("Method", *score_head(metric), *VERDICT)
-        return Table(f"Differences from {self.against}", columns, tuple(lines), f"{about}. {HOW}")
+        columns = ("Method", *score_head(metric), *VERDICT_COLUMNS)
+        return Table(
+            f"Differences from {self.against}", columns, tuple(lines), f"{about}. {INTERVALS_NOTE}"
+        )
 
     def cells(self, name: str) -> tuple[str, str, str]:
         """The difference of a method from the reference, p and the verdict, as text."""
@@ -109,7 +111,7 @@ class Verdicts:
         return latex(self.table())
 
     def to_html(self) -> str:
-        """The table as a page of its own."""
+        """The table as a separate page."""
         from arml.report.render import block, html
 
         table = self.table()
@@ -188,12 +190,12 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
 
     - `a`, `b`: two methods, each as the scores of one training, or of several independent ones;
       the result is the mean of `a - b`.
-    - Or `a` alone: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
+    - Or only `a`: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
       folder), a folder of seeds, or a sequence of these.
     - `against`: the name of the method that the others are compared with; the first if not given.
 
     With two trainings of each the interval of a difference is over trainings and tasks. With one it
-    is over tasks alone, which is about these trained learners and not about their methods. `p`
+    is only over tasks, which is about these trained learners and not about their methods. `p`
     needs five trainings of each and is None for fewer: they give an indication. `adjusted` has
     Holm's correction for all differences of the call. A difference of accuracies is a share of one:
     0.01 is a point.

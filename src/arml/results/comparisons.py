@@ -19,8 +19,8 @@ another difference, and a hierarchical bootstrap is far too certain with three r
 variance of its draws is (S - 1) / S of the runs' variance.
 
 The variance of runs cannot be estimated from one run. A comparison with one run of a method has an
-interval over tasks alone, which is about these trained learners [1]. A p-value is a statement about
-methods, and needs `SEEDS` runs of each; a comparison of fewer is called an indication.
+interval only over tasks, which is about these trained learners [1]. A p-value is a statement about
+methods, and needs `MIN_SEEDS` runs of each. A comparison of fewer is called an indication.
 
 [1] X. Bouthillier et al., Accounting for Variance in Machine Learning Benchmarks. MLSys 2021.
 [2] F. E. Satterthwaite, An Approximate Distribution of Estimates of Variance Components.
@@ -38,13 +38,13 @@ import numpy as np
 from arml.results.files import Json, RunError
 from arml.results.scores import Scores, check_paired, format_score, summary_of
 
-SIGNIFICANCE = 0.05
-"""Below this adjusted p-value a difference counts."""
-SEEDS = 5
-"""A p-value needs as many training runs of each method; fewer give an indication."""
-UNCLEAR = "cannot tell"
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference counts if its adjusted p-value is below this."""
+MIN_SEEDS = 5
+"""A p-value needs this many training runs of each method. Fewer give only an indication."""
+CANNOT_TELL = "cannot tell"
 MAY_BE_CHANCE, TOO_FEW, RUN_FAILED = "may be chance", "too few trainings", "a training failed"
-"""Why the data cannot tell."""
+"""Why the data cannot show which is better."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +58,7 @@ class Comparison:
 
     mean: float | None = None
     ci95: float | None = None
-    """Half-width of the 95% interval: over runs and tasks, or over tasks alone, see `over_runs`."""
+    """Half-width of the 95% interval: over runs and tasks, or only over tasks, see `over_runs`."""
     p: float | None = None
     """The two-sided p-value of no difference."""
     adjusted: float | None = None
@@ -85,14 +85,18 @@ class Comparison:
 
     @property
     def over_runs(self) -> bool:
-        """Whether the interval is over training runs and tasks, and not over tasks alone: if both
+        """Whether the interval is over training runs and tasks, and not only over tasks: if both
         have two runs or more, and none failed."""
         return min(self.runs) > 1 and not any(self.failed)
 
     @property
     def counts(self) -> bool:
         """Whether the difference is significant."""
-        return self.mean is not None and self.adjusted is not None and self.adjusted < SIGNIFICANCE
+        return (
+            self.mean is not None
+            and self.adjusted is not None
+            and self.adjusted < SIGNIFICANCE_LEVEL
+        )
 
     @property
     def ahead(self) -> float | None:
@@ -105,15 +109,15 @@ class Comparison:
     def verdict(self) -> str:
         """`better` or `worse`, of a, if the difference is significant; or `cannot tell`."""
         if self.why or self.ahead is None:
-            return UNCLEAR
+            return CANNOT_TELL
         return "better" if self.ahead > 0 else "worse"
 
     @property
     def why(self) -> str:
-        """Why the data cannot tell; empty if they can."""
+        """Why the data cannot show which is better; empty if they can."""
         if any(self.failed):
             return RUN_FAILED
-        if self.mean is not None and min(self.runs) < SEEDS:
+        if self.mean is not None and min(self.runs) < MIN_SEEDS:
             return TOO_FEW
         return "" if self.counts else MAY_BE_CHANCE
 
@@ -128,7 +132,7 @@ class Comparison:
 
     @property
     def about(self) -> str:
-        """The sources of chance that the interval is over, with the p-value or why there is none,
+        """The sources of chance in the interval, with the p-value or why there is none,
         in words."""
         both = " and" if self.over_runs else ", of"
         over = f"over {self.tasks:,} tasks{both} {self.runs[0]} and {self.runs[1]} training runs"
@@ -136,7 +140,7 @@ class Comparison:
             return f"{over}, p {probability(self.p)}"
         if any(self.failed):
             return f"{over}; no p-value, because runs that failed are left out"
-        return f"{over}; an indication: a p-value needs {SEEDS} training runs of each"
+        return f"{over}; an indication: a p-value needs {MIN_SEEDS} training runs of each"
 
     def to_dict(self) -> Json:
         """The comparison as JSON: `mean`, `ci95`, `p`, `n` (tasks), `runs`, `failed`, and the same
@@ -195,7 +199,9 @@ def compare_seeds(
     if same_runs:
         a, b = ({s: side[s] for s in sorted({*a} & {*b})} for side in (a, b))
     if len({scores.tasks for side in (a, b) for scores in side.values()}) > 1:
-        raise RunError("expected scores on the same tasks, got others; score all runs again")
+        raise RunError(
+            "expected scores on the same tasks, got different ones; score all runs again"
+        )
     kept = [[s.values for s in side.values() if np.isfinite(s.values).all()] for side in (a, b)]
     runs = (len(kept[0]), len(kept[1]))
     lost = (failed[0] + len(a) - runs[0], failed[1] + len(b) - runs[1])
@@ -211,7 +217,7 @@ def compare_seeds(
         return found
     means = [(ours - theirs).mean(1)] if same_runs else [ours.mean(1), theirs.mean(1)]
     error, degrees = error_of(differences, means)
-    p = _p(found.mean, error, degrees) if min(runs) >= SEEDS else None
+    p = _p(found.mean, error, degrees) if min(runs) >= MIN_SEEDS else None
     return replace(found, ci95=error * _t(degrees), p=p, error=error, degrees=degrees)
 
 
@@ -262,7 +268,7 @@ def probability(p: float) -> str:
 
 
 def difference_of(differences: np.ndarray) -> Comparison:
-    """The comparison over tasks alone, from the differences of single tasks. It is about two
+    """The comparison only over tasks, from the differences of single tasks. It is about two
     trained learners, and its p-value is not adjusted yet."""
     n = len(differences)
     if not n or not np.isfinite(differences).all():

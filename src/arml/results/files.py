@@ -63,7 +63,7 @@ def check_writable(*places: Path) -> None:
     for place in places:
         nearest = next(path for path in (place, *place.absolute().parents) if path.exists())
         if not os.access(nearest, os.W_OK):
-            raise RunError(f"{place} cannot be written: name another place")
+            raise RunError(f"{place} cannot be written: name another path")
 
 
 def atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -152,7 +152,7 @@ def read_json(path: Path | str) -> Json:
 
 
 def read_as(kind: type[T] | GenericAlias, value: object, where: str, advice: str) -> T:
-    """Convert a JSON value to a type that msgspec knows. **Raises** `RunError` in one line that
+    """Convert a JSON value to a type that msgspec supports. **Raises** `RunError` in one line that
     begins with `where` and ends with `advice`."""
     try:
         return msgspec.convert(value, kind)
@@ -245,7 +245,7 @@ def read_metrics(path: Path) -> list[Json]:
             msgspec.convert(record.get("step"), int)
             stated = record.pop("crc32", None)
             if stated not in (None, _crc(record)):
-                raise ValueError(f"the checksum of step {record['step']} is another")
+                raise ValueError(f"the checksum of step {record['step']} differs")
     except ValueError as error:
         raise RunError(
             f"expected one JSON object a line in {path}, got a damaged one ({error}); remove the "
@@ -271,8 +271,8 @@ def truncate_metrics(path: Path, step: int) -> None:
         write_bytes(path, b"".join(line for record, line in lines if record["step"] <= step))
 
 
-LOCK = ".lock"
-"""The file that is locked, which stays unless the folder holds nothing else."""
+LOCK_ENDING = ".lock"
+"""The locked file. It stays unless the folder is otherwise empty."""
 
 
 @contextlib.contextmanager
@@ -281,12 +281,10 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
     process or thread holds it for `patience` seconds, or it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.absolute() / LOCK, timeout=0, is_singleton=True)
+        lock = FileLock(folder.absolute() / LOCK_ENDING, timeout=0, is_singleton=True)
         lock.acquire(timeout=patience)
     except Timeout:
-        raise RunError(
-            f"{folder}: another process is at work here; wait for it, or stop it"
-        ) from None
+        raise RunError(f"{folder}: another process is using it; wait for it, or stop it") from None
     except OSError as error:
         raise RunError(
             f"expected a folder that can be written at {folder}, got: {error.strerror or error}; "
@@ -296,8 +294,8 @@ def locked(folder: Path, patience: float = 0) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            if [path.name for path in folder.iterdir()] == [LOCK]:
+            if [path.name for path in folder.iterdir()] == [LOCK_ENDING]:
                 # A process that waits for the deleted file starts again with a new one.
-                (folder / LOCK).unlink()
+                (folder / LOCK_ENDING).unlink()
                 folder.rmdir()
         lock.release()

@@ -24,8 +24,8 @@ from arml.results.files import (
 )
 from arml.results.scores import Score
 
-CONFIG = "config.json"
-"""The file that says what a folder holds: a run, a shared learner or a predictor."""
+CONFIG_FILE = "config.json"
+"""The file that describes a folder: a run, a shared learner or a predictor."""
 
 
 class Result(TypedDict):
@@ -89,7 +89,7 @@ def seeds_in(folder: Path | str) -> list[Path]:
     """The run folders `seed-0`, `seed-1`, ... in a folder, in order of the seeds; none if it is a
     run itself."""
     folder = Path(folder)
-    if (folder / CONFIG).is_file():
+    if (folder / CONFIG_FILE).is_file():
         return []
     found = [path.parent for path in folder.glob("seed-*/config.json")]
     seeds = [path for path in found if re.fullmatch(r"seed-\d+", path.name)]
@@ -98,7 +98,7 @@ def seeds_in(folder: Path | str) -> list[Path]:
 
 def read_config(folder: Path | str) -> Json:
     """Read the `config.json` of a run. **Raises** `RunError` if there is none, or it is damaged."""
-    path = Path(folder) / CONFIG
+    path = Path(folder) / CONFIG_FILE
     if not path.is_file():
         inside = [*Path(folder).glob("*/config.json"), *Path(folder).glob("*/seed-*/config.json")]
         advice = f"`arml train RECIPE --run {folder}` makes one"
@@ -113,15 +113,17 @@ def read_config(folder: Path | str) -> Json:
 
 
 def read_run(folder: Path | str) -> RunFiles:
-    """Read the files of a run folder. **Raises** `RunError` if it is no run folder, or one of its
-    files is damaged."""
+    """Read the files of a run folder. **Raises** `RunError` if it is not a run folder or has a
+    damaged file."""
     folder = Path(folder)
     result, explain = folder / "result.json", folder / "explain" / "explain.json"
     return RunFiles(
-        folder, read_config(folder), read_metrics(folder / "metrics.jsonl"),
+        folder,
+        read_config(folder),
+        read_metrics(folder / "metrics.jsonl"),
         read_result(result) if result.exists() else None,
         read_json(explain) if explain.exists() else None,
-    )  # fmt: skip
+    )
 
 
 def recipe_of(run: RunFiles) -> str:

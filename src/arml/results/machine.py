@@ -18,14 +18,14 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-MALLOC = {
-    "hugetlb": 1,  # in large pages, where the system gives them to programs that ask
-    "mmap_max": 0,  # large blocks are parts of the heap, too,
+MALLOC_SETTINGS = {
+    "hugetlb": 1,  # in large pages, where the system offers them
+    "mmap_max": 0,  # large blocks are also parts of the heap,
     "arena_max": 1,  # of which there is one,
-    "trim_threshold": 2**31,  # and which gives back what it has beyond 2 GiB
+    "trim_threshold": 2**31,  # and free memory beyond 2 GiB is returned
 }
 """Settings of glibc's `malloc` under which memory is used again."""
-_TUNABLES, _SWITCH = "GLIBC_TUNABLES", "ARML_MALLOC"
+_TUNABLES_VARIABLE, _SWITCH_VARIABLE = "GLIBC_TUNABLES", "ARML_MALLOC"
 
 
 def malloc_settings() -> list[str]:
@@ -34,23 +34,26 @@ def malloc_settings() -> list[str]:
 
 
 def use_memory_again() -> None:
-    """Start this program again in the same process, with the settings `MALLOC`, which are read only
-    when a program starts: without them the pages that a step on pictures asks for cost up to a
-    fifth of it. Nothing happens with another C library, in somebody else's program, or where the
-    user has a setting of `malloc` or `$ARML_MALLOC`."""
+    """Start this program again in the same process with `MALLOC_SETTINGS`, which are read only
+    when a program starts. Without them a step on pictures spends up to a fifth of its time on new
+    pages of memory. Nothing happens with another C library, inside another program, or if the user
+    has set `malloc` or `$ARML_MALLOC`."""
     script, words = vars(sys.modules["__main__"]).get("__file__"), sys.argv[1:]
     own = script and sys.orig_argv[len(sys.orig_argv) - len(words) :] == words
-    if _SWITCH in os.environ or malloc_settings() or not own or not _is_glibc():
+    if _SWITCH_VARIABLE in os.environ or malloc_settings() or not own or not _is_glibc():
         return
-    tunables = [*_tunables(), *(f"glibc.malloc.{name}={value}" for name, value in MALLOC.items())]
-    # The switch is set, too: a privileged Python loses the tunables, and would start for ever.
-    environment = {**os.environ, _TUNABLES: ":".join(tunables), _SWITCH: "1"}
+    tunables = [
+        *_tunables(),
+        *(f"glibc.malloc.{name}={value}" for name, value in MALLOC_SETTINGS.items()),
+    ]
+    # The switch is also set: a privileged Python loses the tunables, and would restart for ever.
+    environment = {**os.environ, _TUNABLES_VARIABLE: ":".join(tunables), _SWITCH_VARIABLE: "1"}
     with contextlib.suppress(OSError):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
 def _tunables() -> list[str]:
-    return [one for one in os.environ.get(_TUNABLES, "").split(":") if one]
+    return [one for one in os.environ.get(_TUNABLES_VARIABLE, "").split(":") if one]
 
 
 def _is_glibc() -> bool:
@@ -68,7 +71,7 @@ def one_blas_thread() -> contextlib.AbstractContextManager[Any]:
 
 @cache
 def _libraries() -> "ThreadpoolController":
-    # SciPy first, because its library has threads of its own; jaxlib calls it, too.
+    # SciPy first, because its library has its own threads, and jaxlib also calls it.
     import_module("scipy.linalg")
     from threadpoolctl import ThreadpoolController
 

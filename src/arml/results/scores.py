@@ -74,7 +74,7 @@ class Scores:
     values: np.ndarray
     """`[n]` float64."""
     families: np.ndarray
-    """`[n]` integers: the place of each task's family in `names`."""
+    """`[n]` integers: the index of each task's family in `names`."""
     tasks: str = ""
     """Equal for scores on the same tasks; empty if it is not known."""
     names: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def check_paired(a: Scores, b: Scores) -> None:
         )
 
 
-ABOUT = ("names", "metric", "split", "identity", "inner_steps", "step", "shared")
+ABOUT_FIELDS = ("names", "metric", "split", "identity", "inner_steps", "step", "shared")
 
 
 def write_scores(path: Path | str, scores: Scores) -> None:
@@ -176,7 +176,7 @@ def write_scores(path: Path | str, scores: Scores) -> None:
         values=scores.values.astype(np.float32),  # as a learner computes them
         families=scores.families.astype(np.min_scalar_type(int(scores.families.max(initial=0)))),
         tasks=np.array(scores.tasks),
-        about=np.array(json.dumps({name: getattr(scores, name) for name in ABOUT})),
+        about=np.array(json.dumps({name: getattr(scores, name) for name in ABOUT_FIELDS})),
     )
     write_bytes(path, buffer.getvalue())
 

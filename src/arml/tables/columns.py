@@ -1,9 +1,9 @@
 """Columns of a table as numbers: numbers, dates, categories and gaps, whatever their names.
 
 `as_table` takes any frame, mapping or array. A `Schema` says what each column is, from the cells of
-the labelled rows alone, and parses cells into one matrix of numbers. A `ColumnEncoder` is fitted to
+the labelled rows only, and parses cells into one matrix of numbers. A `ColumnEncoder` is fitted to
 the training rows (means, frequent categories, the columns that predict best), and makes the cells
-that a learner takes. It depends on labels, so whoever leaves rows out fits another to the rest.
+that a learner takes. It depends on labels, so it is fitted again when rows are left out.
 """
 
 import re
@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.tables.kinds import (
-    EMPTY,
-    FREE,
-    KEEP,
-    LEVELS,
-    ONE,
-    SUMS,
+    ALLOWED_LEVELS,
+    KEEP_HINT,
+    MAX_LEVELS,
+    NO_VALUES,
+    ONE_VALUE,
+    TOTAL_NAME,
     AnyColumn,
     Category,
     Cells,
@@ -47,21 +47,20 @@ if TYPE_CHECKING:
 _Table = Mapping[str, Cells]
 """Cells by the name of their column."""
 Values = Float[np.ndarray, "n columns"]
-"""Numbers, days or places of categories; NaN where a cell is missing."""
-COUNTED = 8
+"""Numbers, days or indices of categories; NaN where a cell is missing."""
+MIN_COUNTED_ROWS = 8
 """Rows from which a column that counts them is recognised."""
-KEY = re.compile(
+ROW_NUMBER_NAME = re.compile(
     r"(.*[ _.-]|.*[a-z](?=I))?(?i:ids?|idx|index|key|rownum|rownames)"
     r"|(?i:unnamed: 0|samples?|rows?|#|((lfd|s|sr|id|row)[. ]*)?(no\.?|nr\.?|number|nummer))"
 )
 """Names of columns that number their rows."""
-RISING = 0.9
-"""Rank correlation with the place of the row from which a column rises or falls with the rows."""
-UNINFORMATIVE = (ONE, EMPTY)
-"""Reasons to leave out a column that nobody would miss."""
-WIDTHS = (4, 8, 16, 32, 64)
-"""Empty columns fill a table up to one of these widths, so that few programs are compiled. The last
-is the bound."""
+MIN_RANK_CORRELATION = 0.9
+"""Rank correlation with the row's index from which a column rises or falls with the rows."""
+EXPECTED_REASONS = (ONE_VALUE, NO_VALUES)
+"""Reasons to leave out a column that need no remark."""
+TABLE_WIDTHS = (4, 8, 16, 32, 64)
+"""Empty columns fill a table up to one of these widths, so that few programs are compiled."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +100,13 @@ class Schema:
             if odd:
                 cells = named_cells(column.name, table[column.name], odd, lines)
                 unseen = isinstance(column, Category)
-                what = "a value that no example has" if unseen else f"no {column.kind}"
+                what = "a value that no example has" if unseen else f"not a {column.kind}"
                 tell(f"{where}: {cells} is {what}, so the other columns decide")
         return values
 
     @property
     def texts(self) -> list[int]:
-        """The places of the columns of free texts."""
+        """The indices of the columns of free texts."""
         return [i for i, column in enumerate(self.columns) if isinstance(column, Text)]
 
     def words(self, table: _Table) -> "tuple[csr_array, ...]":
@@ -140,7 +139,7 @@ class ColumnEncoder(NamedTuple):
     unknown value is missing. Free texts become none; if nothing else is there, a constant."""
 
     owners: Int[np.ndarray, " kept"]
-    """The place of the table's column from which each of the learner's columns is made."""
+    """The index of the table's column from which each of the learner's columns is made."""
     level: Int[np.ndarray, " kept"]
     """The value of a category that each stands for, by its place; -1 for numbers."""
     other: Int[np.ndarray, " kept"]
@@ -163,7 +162,7 @@ class ColumnEncoder(NamedTuple):
 
 
 def encoder(
-    schema: Schema, values: Values, y: np.ndarray, most: float = WIDTHS[-1]
+    schema: Schema, values: Values, y: np.ndarray, most: float = TABLE_WIDTHS[-1]
 ) -> ColumnEncoder:
     """The encoder that is fitted to training rows, whose labels or targets are `y`.
 
@@ -182,7 +181,7 @@ def encoder(
             made.append((place, -1, -1))
         else:
             counts = Counter(cells[cells >= 0].astype(int).tolist())
-            often = sorted(counts, key=lambda level: (-counts[level], level))[:LEVELS]
+            often = sorted(counts, key=lambda level: (-counts[level], level))[:MAX_LEVELS]
             levels = sorted(often) or [0]
             few = [(place, levels[-1], levels[0])]
             made += few if len(levels) < 3 else [(place, level, -1) for level in levels]
@@ -207,8 +206,8 @@ def _explained(x: Float[np.ndarray, "n columns 3"], y: np.ndarray) -> Float[np.n
 
 
 def width_of(columns: int) -> int:
-    """The width to which so many columns are filled up."""
-    return next(width for width in WIDTHS if width >= columns)
+    """The width to which this many columns are filled up."""
+    return next(width for width in TABLE_WIDTHS if width >= columns)
 
 
 def schema_of(
@@ -225,7 +224,7 @@ def schema_of(
     Left out are columns with one value, names that differ in every row, and columns that number the
     rows: whole numbers under the name of a key that all differ, and those from 0 or 1 that rise by
     one. And, where classes come in blocks, columns that rise or fall with the rows, or that counted
-    them in another order: these may give the class away, and say nothing about new rows. If nothing
+    them in another order: these may reveal the class, and do not help with new rows. If nothing
     else is there, such columns stay.
 
     **Arguments**
@@ -254,11 +253,11 @@ def schema_of(
         values = column.parse(cells)[0]
         known = values[~np.isnan(values)]
         if name not in keep and known.std() <= 1e-12 * np.abs(known).max():
-            left_out[name] = ONE
+            left_out[name] = ONE_VALUE
             continue
         free = isinstance(column, Text)
         if name not in keep and not free and (reason := _counts(column, values, y, lines)):
-            counting[name] = reason + KEEP
+            counting[name] = reason + KEEP_HINT
         columns.append(column)
         hints += own
     if errors:
@@ -284,7 +283,7 @@ def sums(table: _Table, lines: Sequence[int] | None) -> list[str]:
         f"{named_cells(name, cells, [len(cells) - 1], lines)} seems to sum up other rows: "
         "remove it if so"
         for name, cells in table.items()
-        if len(cells) > 1 and isinstance(cells[-1], str) and SUMS.fullmatch(cells[-1].strip())
+        if len(cells) > 1 and isinstance(cells[-1], str) and TOTAL_NAME.fullmatch(cells[-1].strip())
     ]
 
 
@@ -293,15 +292,15 @@ def _counts(
 ) -> str:
     """Why a column numbers the rows; empty if it does not."""
     n = len(values)
-    if isinstance(column, Number) and n >= FREE and np.all(values == np.round(values)):
-        if KEY.fullmatch(column.name) and len(np.unique(values)) == n:
+    if isinstance(column, Number) and n >= ALLOWED_LEVELS and np.all(values == np.round(values)):
+        if ROW_NUMBER_NAME.fullmatch(column.name) and len(np.unique(values)) == n:
             return "is a row number, judging by its name"
         # Rows of a file may lie between the examples.
         offsets = [values - place for place in (np.arange(n), np.subtract(lines or 0, 2))]
-        if n >= COUNTED and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
+        if n >= MIN_COUNTED_ROWS and any(np.ptp(off) == 0 and off[0] in (0, 1) for off in offsets):
             return "counts the rows"
     known = ~np.isnan(values)
-    if y is None or y.dtype.kind == "f" or known.sum() < COUNTED:
+    if y is None or y.dtype.kind == "f" or known.sum() < MIN_COUNTED_ROWS:
         return ""
     values, y = values[known], y[known]
     if np.array_equal(np.sort(values) - values.min(), np.arange(len(y))) and _in_blocks(
@@ -320,15 +319,17 @@ def _in_blocks(y: np.ndarray) -> bool:
 
 
 def _rises(values: np.ndarray, y: np.ndarray) -> bool:
-    """Whether the ranks of a column are correlated with the places of the rows, and within the
-    classes, too: a column that only differs between classes is not."""
+    """Whether the ranks of a column are correlated with the row indices, both over all rows and
+    within each class: a column that only differs between classes does not count."""
     from scipy.stats import rankdata
 
     for group in (np.zeros_like(y), y):
         mean = np.maximum(np.bincount(group), 1)
         pair = rankdata(values), np.arange(len(y))
         rank, place = (x - (np.bincount(group, x) / mean)[group] for x in pair)
-        if not np.sum(rank * place) ** 2 > RISING**2 * np.sum(rank**2) * np.sum(place**2):
+        if not np.sum(rank * place) ** 2 > MIN_RANK_CORRELATION**2 * np.sum(rank**2) * np.sum(
+            place**2
+        ):
             return False
     return True
 

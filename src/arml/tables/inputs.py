@@ -15,8 +15,8 @@ from arml.tables.sheet import Sheet, numbers_of, read_sheet
 if TYPE_CHECKING:
     from arml.tables.predictor import ParsedRows, TablePredictor
 
-BLOCK = 10_000
-"""Rows of a table between two answers."""
+BLOCK_ROWS = 10_000
+"""Rows of a table that are predicted at once."""
 
 
 class Vectors(Inputs):
@@ -116,9 +116,9 @@ class Tables(Vectors):
         def blocks() -> Iterator["ParsedRows"]:
             n = len(rows)
             with asked.watch("predicting rows") as show:
-                for first in range(0, n, BLOCK):
+                for first in range(0, n, BLOCK_ROWS):
                     show(first, n)
-                    yield rows[first : first + BLOCK]
+                    yield rows[first : first + BLOCK_ROWS]
 
         return Queries(sheet.lines, blocks(), keys)
 
@@ -135,7 +135,7 @@ def _of_table(predictor: Predictor | None) -> "TablePredictor":
 
 
 def sheet_at(asked: Asked, *paths: Path) -> Sheet:
-    """The table of one file; the user is told how its letters were read, if that is a guess."""
+    """The table of one file; a guess at its encoding is reported to the user."""
     if len(paths) != 1:
         raise ValueError(f"a query is one table, got {len(paths)} files: give one")
     sheet = read_sheet(paths[0], asked.sheet)
@@ -148,7 +148,7 @@ def _rows(sheet: Sheet) -> list[str]:
 
 
 def _parsed(predictor: "TablePredictor", sheet: Sheet, asked: Asked) -> "ParsedRows":
-    """The rows; the user is told of cells that are unlike the examples."""
+    """The rows; cells that are unlike the examples are reported to the user."""
     return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
 
 

@@ -29,90 +29,91 @@ from arml.predict.inputs import LARGEST, alike, missing
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
 Cells = Sequence[AnyCell] | np.ndarray
-"""Of one column; an array if all are numbers."""
+"""The cells of one column; an array if all are numbers."""
 Dates = Literal["dmy", "mdy", "ymd"]
 """The order of day, month and year."""
 _Parsed = tuple[Float[np.ndarray, " n"], list[int]]
-"""Cells as numbers, NaN where one is missing or cannot be parsed, and the places of those that
+"""Cells as numbers, NaN where one is missing or cannot be parsed, and the indices of those that
 cannot."""
-LEVELS = 12
+MAX_LEVELS = 12
 """The most columns of a category: its most frequent values have one each."""
-FREE = 5
-"""A column of texts is a category if it has at most so many different values, or each value at
-least twice on average."""
-_SHOWN = 5
+ALLOWED_LEVELS = 5
+"""A column of texts is a category if it has at most this many different values, or has each
+value at least twice on average."""
+_SHOWN_CELLS = 5
 """Cells or values that a message names."""
-LONGEST = 40
+MAX_LETTERS = 40
 """Letters of a number, a time or a date."""
-UNKNOWN = re.compile(
+MISSING_CELL = re.compile(
     r"-+|\.\.|none|unk(nown)?|missing|undefined|n\.a\.?|na\.|n[./]?d\.?|k\.a\.|tb[ad]"
     r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
     r"|0+([-/.]0+)+([t ].*)?"
 )
-"""Texts that stand for a missing cell among numbers or dates, in small letters; the last is
-0000-00-00. In other columns they are values."""
-TIDY = {
+"""Texts that mean a missing cell among numbers or dates, in small letters. The last is 0000-00-00.
+In other columns they are values."""
+PLAIN_SIGNS = {
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-"),
     **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
     **dict.fromkeys(map(ord, "\u2019\u02bc`"), "'"),
     **{0xFF10 + digit: str(digit) for digit in range(10)},
 }
 """Minus signs, blanks, apostrophes and digits of many spellings, as one each."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER_CELL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
-MARKS = "$£¥€฿\u20a0-\u20cf"
-QUANTITY = re.compile(
-    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{MARKS}]|[A-Z]{{3}}|Rs\.?|Fr\.|kr\.?)? ?"
+CURRENCY_SIGNS = "$£¥€฿\u20a0-\u20cf"
+QUANTITY_CELL = re.compile(
+    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{CURRENCY_SIGNS}]|[A-Z]{{3}}|Rs\.?|Fr\.|kr\.?)? ?"
     r"(?P<inner>[+-]?)"
     r"(?P<digits>(?:\d[\d.,' _]*)?\.?\d(?:\.(?!\w))?(?:[eE][+-]?\d+)?) ?"
-    rf"(?P<after>[%‰°\"″′{MARKS}]?[^\W\d_]*(?:\^?[23²³])?(?:[/·][^\W\d_]+(?:\^?[23²³])?)*)\.?"
+    rf"(?P<after>[%‰°\"″′{CURRENCY_SIGNS}]?[^\W\d_]*(?:\^?[23²³])?(?:[/·][^\W\d_]+(?:\^?[23²³])?)*)\.?"
 )
 """A number with a currency before it, or a currency or unit after it."""
-STYLES = (".", ",.", "'.", "_.", " .", ".,", "',", " ,", ",")
+NUMBER_STYLES = (".", ",.", "'.", "_.", " .", ".,", "',", " ,", ",")
 """The sign between thousands, if there is one, and the decimal sign, in the order in which they are
 tried: 1,250 alone is 1250."""
-_SIXTY = r"(?::([0-5]\d(?:\.\d+)?))?"
-CLOCK = re.compile(
-    rf"(?:(\d+) days?,? ?)?(\d+){_SIXTY}{_SIXTY}(?: ?([ap])\.?m\.?)?",
+_SIXTY_PARTS = r"(?::([0-5]\d(?:\.\d+)?))?"
+TIME_CELL = re.compile(
+    rf"(?:(\d+) days?,? ?)?(\d+){_SIXTY_PARTS}{_SIXTY_PARTS}(?: ?([ap])\.?m\.?)?",
     re.ASCII,
 )
 """14:30, 2:05:10 pm, 8 am, 1 day 03:00:00; minutes and seconds, 4:12.5."""
-SPAN = re.compile(
+DURATION_PART = re.compile(
     r"(\d+(?:\.\d+)?) ?(?:([smhdw])(?:ec(?:ond)?s?|in(?:ute)?s?|(?:ou)?rs?|ays?|(?:ee)?ks?)?)\.?"
     r"(?:,? |,|(?=\d)|$)",
     re.ASCII,
 )
 """One part of a duration: 1h, 30 minutes."""
-HOURS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0, "w": 168.0}
-DATE = re.compile(
+HOURS_PER_UNIT = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0, "w": 168.0}
+DATE_CELL = re.compile(
     r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,? )?(?P<date>\w+(?:(?:[-/ .]|, |\. )\w+){1,2}?)"
     r"(?:(?:,? |t)(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?"
     r"(?: ?(?P<half>[ap])\.?m\.?)?)?(?P<year> \d{4})?"
 )
 """A date in small letters with a weekday before it and a time after it; the last year is that of C:
 Fri Jan 5 14:30:00 2024."""
-MONTHS = (
+MONTH_NAMES = (
     *("jan|gen|ene", "f[eé][bv]", "m[aä]r|mrz|mrt", "a[pbv]r", "ma[yijg]|mei", "jun|juin|giu"),
     *("jul|juil|lug", "a[uû]g|ago|ao[uû]", "se[pt]", "o[ck]t|ott|out", "nov", "d[eéi][cz]"),
 )
-"""How the names of months begin in English, German, French, Spanish, Italian, Portuguese and Dutch.
-"""
-QUARTER = re.compile(r"(\d{4})[- ]?q([1-4])|q([1-4])[-/ ]?(\d{4})")
-SHORT = re.compile(r"(?<!\d)\d\d?[-/. ]\w+[-/. ]\d\d(?!\d)")
+"""First letters of months in English, German, French, Spanish, Italian, Portuguese and Dutch."""
+QUARTER_CELL = re.compile(r"(\d{4})[- ]?q([1-4])|q([1-4])[-/ ]?(\d{4})")
+SHORT_DATE = re.compile(r"(?<!\d)\d\d?[-/. ]\w+[-/. ]\d\d(?!\d)")
 """A date whose year may have two digits."""
-AHEAD = 10
-"""Years of two digits end so many years from now: 65 is 1965, the birth of somebody."""
-_PARTS = {
+YEARS_AHEAD = 10
+"""Years of two digits end this many years from now: 65 is 1965, a year of birth."""
+_DATE_PARTS = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
     "M": r"(?P<M>\d\d?)",
-    "B": rf"(?P<B>{'|'.join(MONTHS)})[^\W\d_]*",
+    "B": rf"(?P<B>{'|'.join(MONTH_NAMES)})[^\W\d_]*",
     "D": r"(?P<D>\d\d?)(?:st|nd|rd|th)?",
     ".": r"\.",
 }
 """Years of four and of two digits, months and their names, and days."""
-ORDERS = {
-    order: [re.compile("".join(_PARTS.get(sign, sign) for sign in form)) for form in forms.split()]
+DATE_ORDERS = {
+    order: [
+        re.compile("".join(_DATE_PARTS.get(sign, sign) for sign in form)) for form in forms.split()
+    ]
     for order, forms in (
         ("", "Y-M-D Y-M M-Y Y.M.D D.M.Y D-B-Y D-B-y Y-B-D B-D-Y B-Y"),
         ("dmy", "D-M-Y D-M-y D.M.y"),
@@ -120,29 +121,31 @@ ORDERS = {
         ("ymd", "y-M-D y.M.D"),
     )
 }
-"""Forms of dates that can be read in one way, beside ISO 8601, and those that depend on an order;
-other signs between the parts are minus signs here."""
-_N = r"[+-]?\d[\d.,]*"
-FORMS = {
-    "numbers with different units or marks": QUANTITY,
-    "bounds": re.compile(rf"[<>≤≥~≈±]=? ?{_N}.*|{_N} ?\+"),
+"""Forms of dates that can be read in only one way, beside ISO 8601, and forms that depend on an
+order. Other signs between the parts are minus signs here."""
+_NUMBER_TEXT = r"[+-]?\d[\d.,]*"
+TEXT_FORMS = {
+    "numbers with different units or marks": QUANTITY_CELL,
+    "bounds": re.compile(rf"[<>≤≥~≈±]=? ?{_NUMBER_TEXT}.*|{_NUMBER_TEXT} ?\+"),
     "ranges or ratios": re.compile(
-        rf"{_N}[^\d+-]{{0,5}} ?(?:-|to|\.\.\.?|…|/|:|±|\+/-|x|×) ?{_N}\D{{0,9}}"
+        rf"{_NUMBER_TEXT}[^\d+-]{{0,5}} ?(?:-|to|\.\.\.?|…|/|:|±|\+/-|x|×) ?{_NUMBER_TEXT}\D{{0,9}}"
     ),
-    "amounts in several units": re.compile(rf"(?:{_N} ?(?:[^\W\d_]+\.?|['\"′″°]),? ?){{2,}}"),
+    "amounts in several units": re.compile(
+        rf"(?:{_NUMBER_TEXT} ?(?:[^\W\d_]+\.?|['\"′″°]),? ?){{2,}}"
+    ),
     "pairs of numbers": re.compile(r"[+-]?\d+\.\d+°? ?[,;] ?[+-]?\d+\.\d+°?"),
     "hexadecimal numbers": re.compile(r"0[xX][\da-fA-F]+"),
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
-SUMS = re.compile(
+TOTAL_NAME = re.compile(
     r"(grand |sub)?totals?|sum|mean|average|avg\.?|median|s\.?d\.?|std\.?( ?dev\.?)?|min(imum|\.)?"
     r"|max(imum|\.)?|gesamt|summe|mittel(wert)?|durchschnitt",
     re.IGNORECASE,
 )
-"""Names of rows that are made of others."""
-UNDIVIDED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
-ONE, EMPTY = "has one value in all rows", "is empty"
-KEEP = "; --keep or keep= uses it"
+"""Names of rows that summarise other rows."""
+UNSPACED_LETTER = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
+ONE_VALUE, NO_VALUES = "has one value in all rows", "is empty"
+KEEP_HINT = "; --keep or keep= uses it"
 
 
 class Declared(list[AnyCell]):
@@ -174,7 +177,7 @@ class UnusedColumn(Exception):
 
 
 class OddCells(ValueError):
-    """Cells that are unlike the others of their column; the message names them."""
+    """Cells that differ in kind from the rest of their column. The message names them."""
 
 
 class Column(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -212,7 +215,7 @@ class Column(msgspec.Struct, frozen=True, tag_field="kind"):
 
 
 class Fit(NamedTuple):
-    """A column, the values of its cells, and the places of cells that it cannot parse."""
+    """A column, the values of its cells, and the indices of cells that it cannot parse."""
 
     column: Column
     values: Float[np.ndarray, " n"]
@@ -226,7 +229,7 @@ class Number(Column, frozen=True, tag="number"):
     kind = "number"
     unit: str = ""
     style: Annotated[str, msgspec.Meta(min_length=1, max_length=2)] = "."
-    """One of `STYLES`."""
+    """One of `NUMBER_STYLES`."""
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
@@ -244,7 +247,7 @@ class Number(Column, frozen=True, tag="number"):
         def fitting(style: str) -> int:
             return sum(_digits(digits, style) is not None for _, (_, digits, _) in parts)
 
-        return [cls(name), cls(name, example, unit, max(STYLES, key=fitting))]
+        return [cls(name), cls(name, example, unit, max(NUMBER_STYLES, key=fitting))]
 
     def one(self, cell: AnyCell) -> float | None:
         value = _number(cell)
@@ -285,12 +288,13 @@ class Time(Column, frozen=True, tag="time"):
         return found[:1]
 
     def one(self, cell: AnyCell) -> float | None:
-        if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > LONGEST:
+        if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > MAX_LETTERS:
             return None
         text = re.sub(r"(?<=\d) ?h ?(?=[0-5]\d$)", ":", tidy(text).casefold())  # 14h30
         if text[:1] == "-":
-            return -value if (value := self.one(text[1:])) is not None else None
-        match = CLOCK.fullmatch(text)
+            value = self.one(text[1:])
+            return None if value is None else -value
+        match = TIME_CELL.fullmatch(text)
         if match and (match[3] or match[5]):
             day, hour, minute, second = (float(match[k] or 0) for k in range(1, 5))
             if "." in (match[3] or ""):
@@ -298,8 +302,8 @@ class Time(Column, frozen=True, tag="time"):
             hour = hour % 12 + 12 * (match[5] == "p") if match[5] else hour
             return 24 * day + hour + minute / 60 + second / 3600
         text = re.sub(r"^pt?(?=\d)|(?<=d)t(?=\d)", "", text)
-        spans = [float(n) * HOURS[unit] for n, unit in SPAN.findall(text)]
-        return sum(spans) if spans and not SPAN.sub("", text) else None
+        spans = [float(n) * HOURS_PER_UNIT[unit] for n, unit in DURATION_PART.findall(text)]
+        return sum(spans) if spans and not DURATION_PART.sub("", text) else None
 
 
 class Date(Column, frozen=True, tag="date"):
@@ -308,16 +312,16 @@ class Date(Column, frozen=True, tag="date"):
 
     kind = "date"
     order: str = ""
-    """One of `ORDERS`."""
+    """One of `DATE_ORDERS`."""
     until: int = 2068
-    """The last year that two digits stand for."""
+    """The last year that two digits can mean."""
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence[Column]:
         """One for each order of day, month and year."""
-        until = datetime.date.today().year + AHEAD
-        short = next((c for c in cells if isinstance(c, str) and SHORT.search(c)), "")
-        orders = (origin.dates,) if origin.dates else ORDERS
+        until = datetime.date.today().year + YEARS_AHEAD
+        short = next((c for c in cells if isinstance(c, str) and SHORT_DATE.search(c)), "")
+        orders = (origin.dates,) if origin.dates else DATE_ORDERS
         ways = [cls(name, short, order, until) for order in orders]
         return [w if w.one(short) is not None else cls(name, "", w.order, until) for w in ways]
 
@@ -327,16 +331,16 @@ class Date(Column, frozen=True, tag="date"):
 
     def _when(self, cell: AnyCell) -> datetime.datetime | None:
         text = str(cell).strip()
-        if len(text) > LONGEST or isinstance(cell, numbers.Number) or text.isdecimal():
+        if len(text) > MAX_LETTERS or isinstance(cell, numbers.Number) or text.isdecimal():
             return None
         when: datetime.datetime | None
         try:
             when = datetime.datetime.fromisoformat(text)
         except ValueError:
             text = tidy(text).casefold().replace(" de ", " ")
-            if quarter := QUARTER.fullmatch(text):
+            if quarter := QUARTER_CELL.fullmatch(text):
                 text = f"{quarter[1] or quarter[4]}-{3 * int(quarter[2] or quarter[3]) - 2}"
-            match = DATE.fullmatch(text)
+            match = DATE_CELL.fullmatch(text)
             if match is None or (when := self._spelled(match)) is None:
                 return None
         return when if when.tzinfo is not None else when.replace(tzinfo=datetime.UTC)
@@ -345,11 +349,11 @@ class Date(Column, frozen=True, tag="date"):
         date = re.sub(r"[,.]? |/", "-", match["date"] + (match["year"] or ""))
         hour, minute, second = (int(match[k] or 0) for k in ("hour", "minute", "second"))
         hour = hour % 12 + 12 * (match["half"] == "p") if match["half"] else hour
-        for form in (*ORDERS[""], *ORDERS.get(self.order, ())):
+        for form in (*DATE_ORDERS[""], *DATE_ORDERS.get(self.order, ())):
             if found := form.fullmatch(date):
                 part, first = {"M": "0", "D": "1", **found.groupdict()}, self.until - 99
                 year = int(part.get("Y") or first + (int(part["y"]) - first) % 100)
-                names = [bool(re.fullmatch(name, part.get("B", ""))) for name in MONTHS]
+                names = [bool(re.fullmatch(name, part.get("B", ""))) for name in MONTH_NAMES]
                 month = 1 + names.index(True) if "B" in part else int(part["M"])
                 with contextlib.suppress(ValueError):
                     return datetime.datetime(year, month, int(part["D"]), hour, minute, second)
@@ -379,8 +383,8 @@ class Category(Column, frozen=True, tag="category"):
         return values, odd
 
     def about(self) -> str:
-        values = ", ".join(text or "empty" for text in self.texts[:_SHOWN])
-        values += ", ..." * (len(self.texts) > _SHOWN)
+        values = ", ".join(text or "empty" for text in self.texts[:_SHOWN_CELLS])
+        values += ", ..." * (len(self.texts) > _SHOWN_CELLS)
         return f"{'ordered ' * self.ordered}category of {len(self.texts)} values: {values}"
 
 
@@ -396,7 +400,9 @@ class Text(Column, frozen=True, tag="text"):
     def suits(texts: Iterable[str]) -> bool:
         """Whether half of the texts have three words or more; Chinese, Japanese and Thai words are
         not divided by blanks."""
-        return bool(np.median([len(t.split()) + len(UNDIVIDED.findall(t)) / 3 for t in texts]) >= 3)
+        return bool(
+            np.median([len(t.split()) + len(UNSPACED_LETTER.findall(t)) / 3 for t in texts]) >= 3
+        )
 
 
 AnyColumn = Number | Time | Date | Category | Text
@@ -407,7 +413,7 @@ def targets_in(
 ) -> tuple[Float[np.ndarray, " n"], list[str]]:
     """The targets of a regression, and a line if marks were dropped.
 
-    **Raises** `ValueError` in one line for a cell that is no number.
+    **Raises** `ValueError` in one line for a cell that is not a number.
     """
     ways = Number.ways(name, cells, Origin(keep=(name,)))
     way, values = min(
@@ -415,7 +421,7 @@ def targets_in(
     )
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
-            f"{where}: {named_cells(name, cells, odd, lines)} is no number to predict: choose "
+            f"{where}: {named_cells(name, cells, odd, lines)} is not a number to predict: choose "
             "another --target, or the learner tables, which predicts classes"
         )
     return values, [f"read as numbers: {name} ({way.about()})"] * bool(way.example)
@@ -429,7 +435,7 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
     """
     known = [i for i, cell in enumerate(cells) if not missing(cell)]
     if not known:
-        raise UnusedColumn(EMPTY)
+        raise UnusedColumn(NO_VALUES)
     value = text_of(cells[known[0]])
     gaps = len(known) < len(cells) and name not in origin.keep
     if gaps and all(text_of(cells[i]) == value for i in known):
@@ -468,10 +474,10 @@ def column_of(name: str, cells: Cells, origin: Origin) -> tuple[Column, list[str
     if best is not None and name not in origin.keep:
         odd = strange(cells, best.odd)
         repeat = min(counts[text_of(cells[i])] for i in odd) > 1
-        repeat = repeat and len(counts) <= min(LEVELS, len(known) / 2)
+        repeat = repeat and len(counts) <= min(MAX_LEVELS, len(known) / 2)
         if len(odd) < np.sum(~np.isnan(best.values)) and not repeat:
             unit = best.column.unit if isinstance(best.column, Number) else ""
-            what = f"is no {best.column.kind}{unit and f' with the unit {unit!r}'}"
+            what = f"is not a {best.column.kind}{unit and f' with the unit {unit!r}'}"
             raise OddCells(f"{named_cells(name, cells, odd, origin.lines)} {what}")
     return _category(name, cells, counts, origin)
 
@@ -484,7 +490,7 @@ def _category(
     odd = [text for text in counts if _number(text) is None]
     forms = {
         text: form
-        for form, pattern in FORMS.items()
+        for form, pattern in TEXT_FORMS.items()
         for text in counts
         if pattern.fullmatch(tidy(text).strip("()"))
     }
@@ -496,10 +502,10 @@ def _category(
         why = f"has texts among its numbers, such as {odd[0]!r}"
     if len(counts) > 1 and name not in origin.keep:
         spaced = len(counts) == n and sum(" " in text for text in counts) > n / 2
-        if spaced or len(counts) > (n / 2 if why else max(FREE, n / 2)):
+        if spaced or len(counts) > (n / 2 if why else max(ALLOWED_LEVELS, n / 2)):
             if not why and Text.suits(counts):
                 return Text(name), []
-            raise UnusedColumn((why or "texts that differ in nearly every row") + KEEP)
+            raise UnusedColumn((why or "texts that differ in nearly every row") + KEEP_HINT)
         hints += [f"column {name!r} is a category: it {why}"] * bool(why)
         if any(isinstance(cell, str) and cell.strip() == "None" for cell in cells):
             hints.append(f"column {name!r}: 'None' counts as missing")
@@ -510,7 +516,9 @@ def _category(
 def strange(cells: Cells, places: Iterable[int]) -> list[int]:
     """Those of the places whose cells do not mean "unknown"."""
     pairs = [(i, cells[i]) for i in places]
-    return [i for i, c in pairs if not isinstance(c, str) or not UNKNOWN.fullmatch(tidy(c).lower())]
+    return [
+        i for i, c in pairs if not isinstance(c, str) or not MISSING_CELL.fullmatch(tidy(c).lower())
+    ]
 
 
 def named_cells(name: str, cells: Cells, places: Iterable[int], lines: Sequence[int] | None) -> str:
@@ -519,8 +527,8 @@ def named_cells(name: str, cells: Cells, places: Iterable[int], lines: Sequence[
     for i in places:
         rows.setdefault(repr(cells[i]), lines[i] if lines is not None else i + 1)
     (cell, row), *others = rows.items()
-    more = ", ".join(f"{other} of row {row}" for other, row in others[:_SHOWN])
-    more += f" and {len(others) - _SHOWN} more" * (len(others) > _SHOWN)
+    more = ", ".join(f"{other} of row {row}" for other, row in others[:_SHOWN_CELLS])
+    more += f" and {len(others) - _SHOWN_CELLS} more" * (len(others) > _SHOWN_CELLS)
     return f"{cell} in column {name!r} of row {row}{f' (also {more})' if more else ''}"
 
 
@@ -534,13 +542,13 @@ def is_code(cells: Cells) -> bool:
 
 
 def normal(text: str) -> str:
-    """A text without blanks at its ends, its letters in one form: file systems write others."""
+    """A stripped text with its letters in one Unicode form: file systems write different ones."""
     return unicodedata.normalize("NFC", text.strip())
 
 
 def tidy(text: str) -> str:
     """As `normal`, with minus signs, blanks, apostrophes and digits of one spelling."""
-    return " ".join(normal(text).translate(TIDY).split())
+    return " ".join(normal(text).translate(PLAIN_SIGNS).split())
 
 
 def text_of(cell: AnyCell) -> str:
@@ -551,7 +559,7 @@ def text_of(cell: AnyCell) -> str:
 
 
 def is_number(cell: AnyCell) -> bool:
-    """Whether a cell is a number, and no text."""
+    """Whether a cell is a number, not a text."""
     return isinstance(cell, numbers.Real | decimal.Decimal) and not isinstance(cell, bool)
 
 
@@ -561,7 +569,8 @@ def _number(cell: AnyCell) -> float | None:
     value = math.nan
     with contextlib.suppress(OverflowError):  # a large integer
         if isinstance(cell, str):
-            value = float(cell) if NUMBER.fullmatch(cell := cell.strip()) else math.nan
+            cell = cell.strip()
+            value = float(cell) if NUMBER_CELL.fullmatch(cell) else math.nan
         elif isinstance(cell, datetime.timedelta):
             value = cell.total_seconds()
         elif is_number(cell):
@@ -571,11 +580,11 @@ def _number(cell: AnyCell) -> float | None:
 
 def split_number(cell: AnyCell) -> tuple[str, str, str] | None:
     """The sign, the digits and the unit of a number with marks; None for another cell."""
-    if not isinstance(cell, str) or len(cell) > LONGEST:
+    if not isinstance(cell, str) or len(cell) > MAX_LETTERS:
         return None
     text = re.sub(r" ?[×x*·] ?10\^(?=-?\d)", "e", tidy(cell))
     inside = text.startswith("(") and text.endswith(")")
-    match = QUANTITY.fullmatch(text[1:-1].strip() if inside else text)
+    match = QUANTITY_CELL.fullmatch(text[1:-1].strip() if inside else text)
     if match is None or match["after"].casefold() in ("am", "pm"):
         return None
     sign = match["sign"] + match["inner"] + "-" * inside
@@ -585,7 +594,7 @@ def split_number(cell: AnyCell) -> tuple[str, str, str] | None:
 
 
 def _digits(digits: str, style: str) -> str | None:
-    """Digits in a style (see `STYLES`) as Python writes them; None for others."""
+    """Digits in a style (see `NUMBER_STYLES`) as Python writes them; None for others."""
     *group, point = map(re.escape, style)
     whole = rf"\d*|[1-9]\d{{0,2}}(?:{group[0]}\d\d\d?)*{group[0]}\d{{3}}" if group else r"\d*"
     if not re.fullmatch(rf"(?:{whole})(?:{point}\d*)?(?:[eE][+-]?\d+)?", digits):

@@ -9,16 +9,16 @@ A predictor keeps its examples as they came. Whatever leaves rows out (`reliabil
 `matter`) refits everything that reads labels or rows from the rows that stay: the choice of
 columns, their scales, frequent categories, and the model.
 
-The interval of a number is the learner's own distribution, made so wide that it would have held the
+The interval of a number is the learner's distribution, widened until it would have held the
 examples' targets: each example is predicted from the others, and its distance is divided by the
 scale that the learner states for it [1]. The table at hand thus decides the width, because real
 tables have other tails than the synthetic ones of meta-training.
 
-Up to `FEW` rows the learner predicts alone; a linear model of the same columns stands beside for
+Up to `FEW` rows only the learner predicts. A linear model of the same columns serves for
 comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
-by 0.2 to 0.9 points on 14 development tables. With more rows the mean of several models predicts,
-with weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is none of
-them, because its kernel needs time with the square of the rows.
+by 0.2 to 0.9 points on 14 development tables. With more rows several models predict, and their mean
+has weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is not one of
+them, because its time grows with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
     Difference: examples are left out one by one, or in tenths, from the set that predicts, so the
@@ -42,8 +42,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_array, vstack
 
-from arml.algorithms.tables import FREEDOM
-from arml.core.compilation import ONCE, short
+from arml.algorithms.tables import DEGREES_OF_FREEDOM
+from arml.core.compilation import RUN_ONCE, short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
@@ -62,7 +62,7 @@ from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_sc
 from arml.predict.reliability import FEW, WORDS, conformal_rank
 from arml.predict.scikit import facts_of, remade
 from arml.tables.columns import (
-    UNINFORMATIVE,
+    EXPECTED_REASONS,
     ColumnEncoder,
     Schema,
     Values,
@@ -73,7 +73,7 @@ from arml.tables.columns import (
     width_of,
 )
 from arml.tables.kinds import (
-    FREE,
+    ALLOWED_LEVELS,
     Cells,
     Dates,
     Declared,
@@ -88,25 +88,25 @@ from arml.tables.kinds import (
     text_of,
 )
 from arml.tables.sheet import Sheet
-from arml.tables.words import HASHED, Words, fit_words
+from arml.tables.words import WORD_HASHES, Words, fit_words
 
 MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
-_PARTS = 5
+_MAX_FOLDS = 5
 """Folds beyond `FEW` rows."""
-_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
+_PADDED_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
-_SPARSE = ("data", "indices", "indptr")
-MANY = 5
-"""Values of a column that may say which rows belong together."""
-LEFT, TOGETHER = "left out", "says which rows belong together"
-"""Why columns are not used that the user named."""
-_CHUNK = 256
-"""Queries predicted at once; fewer are filled up, so that one program serves all."""
-_SMALL = 64
-"""The same for up to `_CHUNK` queries of a task with so many examples at most. Their programs run
-for milliseconds, and are compiled in a quarter of the time."""
+_CSR_PARTS = ("data", "indices", "indptr")
+MIN_VALUES = 5
+"""The fewest values of a column that may name groups of rows."""
+LEFT_OUT, NAMES_GROUPS = "left out", "says which rows belong together"
+"""Why a column that the user named is not used."""
+_CHUNK_ROWS = 256
+"""Queries predicted at once. Fewer are filled up, so that one program serves all."""
+_SMALL_ROWS = 64
+"""A task with at most this many examples and `_CHUNK_ROWS` queries is filled up to this many. Its
+programs run for milliseconds, and are compiled in a quarter of the time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +137,11 @@ def _adapted(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct
     return eqx.filter_closure_convert(predict, like)
 
 
-_PROGRAMS = {
-    _CHUNK: (short(_adapted), called),
-    _SMALL: (short(_adapted, ONCE), short(lambda function, x: function(x), ONCE)),
+_COMPILED_PROGRAMS = {
+    _CHUNK_ROWS: (short(_adapted), called),
+    _SMALL_ROWS: (short(_adapted, RUN_ONCE), short(lambda function, x: function(x), RUN_ONCE)),
 }
-"""What adapts and what predicts, by the queries at once."""
+"""The functions that adapt and that predict, by the number of queries at once."""
 
 
 def _warn(line: str) -> None:
@@ -171,7 +171,7 @@ class TablePredictor(Predictor):
         self.learner, self.schema, self.rows, self.y = learner, schema, rows, y
         self.values = rows.values
         self.classes, self.groups, self.times = classes, groups, times
-        self.most = FOLDS if len(y) <= FEW else _PARTS
+        self.most = FOLDS if len(y) <= FEW else _MAX_FOLDS
 
     @classmethod
     def learned(
@@ -183,15 +183,15 @@ class TablePredictor(Predictor):
         **options: Any,
     ) -> "TablePredictor":
         """The predictor of rows: see `learned`. It warns of each column that is not used because
-        its cells say nothing about new rows, and of each hint. With a weight of 2 a row counts as
-        if it came twice, with 0 it is left out; other weights are refused."""
+        its cells do not help with new rows, and of each hint. With a weight of 2 a row counts
+        twice, with 0 it is left out; other weights are refused."""
         if sample_weight is not None:
             table, groups = as_table(x), options.pop("groups", None)
             rows = np.arange(len(next(iter(table.values()))))
             rows, y, weight, groups = weighted(rows, y, sample_weight, groups)
             if weight is None or np.any(weight % 1):
                 raise ValueError(
-                    "tables cannot use sample weights that are no whole numbers: leave them out"
+                    "tables cannot use sample weights that are not whole numbers: leave them out"
                 )
             counts = weight.astype(int)
             rows, y = np.repeat(rows, counts), np.repeat(np.asarray(y), counts)
@@ -199,7 +199,7 @@ class TablePredictor(Predictor):
             options["groups"] = None if groups is None else np.repeat(groups, counts)
         predictor = learned(learner, x, y, **options)
         for name, reason in predictor.schema.left_out.items():
-            if reason not in (*UNINFORMATIVE, LEFT, TOGETHER):
+            if reason not in (*EXPECTED_REASONS, LEFT_OUT, NAMES_GROUPS):
                 warnings.warn(f"column {name!r} is not used: {reason}", stacklevel=4)
         for hint in (*predictor.schema.hints, *predictor.hints):
             warnings.warn(hint, stacklevel=4)
@@ -216,7 +216,9 @@ class TablePredictor(Predictor):
         schema = msgspec.convert(task.reader, Schema)
         n = len(arrays["y"])
         words = tuple(
-            csr_array(tuple(arrays[f"words{i}_{part}"] for part in _SPARSE), (n, 2 * HASHED))
+            csr_array(
+                tuple(arrays[f"words{i}_{part}"] for part in _CSR_PARTS), (n, 2 * WORD_HASHES)
+            )
             for i in range(len(schema.texts))
         )
         given = ParsedRows(arrays["x"], words), arrays["y"], classes
@@ -233,7 +235,7 @@ class TablePredictor(Predictor):
 
     @property
     def remarks(self) -> list[str]:
-        """Which columns are not used and why, and which may say that rows belong together."""
+        """The columns that are not used and why, and those that may name groups of rows."""
         lines, used, total = self.schema.remarks(), len(self._encoder.owners), self._encoder.total
         if used < total:
             lines.append(
@@ -254,7 +256,7 @@ class TablePredictor(Predictor):
         nearly every value is in several rows, all with one label."""
         found, n = [], len(self.y)
         answers = np.unique(self.y, return_inverse=True)[1]
-        least = max(MANY, 2 * len(self.classes if self.classes is not None else ()))
+        least = max(MIN_VALUES, 2 * len(self.classes if self.classes is not None else ()))
         for column, cells in zip(self.schema.columns, self.values.T, strict=True):
             there = ~np.isnan(cells)
             if self.groups is not None or np.any(cells[there] % 1):
@@ -293,7 +295,8 @@ class TablePredictor(Predictor):
         """The model that predicts, or the mean of several with their weights."""
         parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
         one = next(iter(self.weights)) if len(self.weights) == 1 else f"a weighted mean ({parts})"
-        return f"{one}, and the words of {', '.join(used)}" if (used := self._spoken) else one
+        used = ", ".join(self._spoken)
+        return f"{one}, and the words of {used}" if used else one
 
     @property
     def _spoken(self) -> list[str]:
@@ -306,7 +309,7 @@ class TablePredictor(Predictor):
         return {}
 
     def _words(self, kept: Places) -> list[Words]:
-        """What the words of free texts add, learned from the examples `kept`."""
+        """The outputs that the words of free texts add, learned from the examples `kept`."""
         if self.rows.words and (key := kept.tobytes()) not in self._learned_words:
             tests = [np.intersect1d(test, kept) for _, test in self._parts]
             tests = [test for test in tests if 0 < len(test) < len(kept)]
@@ -334,7 +337,7 @@ class TablePredictor(Predictor):
         return fit_words(self.rows.words, places, rest, outputs, gain, parts)
 
     def _with_words(self, kept: Places) -> Callable[[Outputs, ParsedRows], Outputs]:
-        """The function that adds to outputs what the words say; nothing for a hidden cell."""
+        """The function that adds the words' part to outputs; hidden cells add nothing."""
         texts, words = self.rows.words, self._words(kept)
         each = [(one.column, one.function(texts[one.column])) for one in words]
 
@@ -399,23 +402,23 @@ class TablePredictor(Predictor):
         # The same width for all folds; one may have a value of a category more. And of few rows the
         # same height, because compiling takes longer than computing.
         width = width_of(max(len(self._encoder.owners), x.shape[1]))
-        height = len(self.y) if len(self.y) <= _CHUNK else len(y)
-        more = next(rows for rows in _ROWS if rows >= height) - len(y)
+        height = len(self.y) if len(self.y) <= _CHUNK_ROWS else len(y)
+        more = next(rows for rows in _PADDED_ROWS if rows >= height) - len(y)
         filled = np.pad(x, ((0, more), (0, width - x.shape[1]), (0, 0)))
         labels = np.pad(y, (0, more)).astype(np.float32 if self.classes is None else np.int32)
         labels = labels[:, None] if self.classes is None else labels
         support = Examples(*jax.device_put((filled, labels)))
-        few = len(filled) <= _SMALL
+        few = len(filled) <= _SMALL_ROWS
 
         @cache
         def function(size: int) -> Callable[[np.ndarray], np.ndarray]:
-            adapt, predict = _PROGRAMS[size]
+            adapt, predict = _COMPILED_PROGRAMS[size]
             like = jax.ShapeDtypeStruct((size, width, 3), jnp.float32)
             return partial(predict, adapt(learner, support, like))
 
         def predict(x: Float[np.ndarray, "n columns 3"]) -> Outputs:
             wide = np.pad(x, ((0, 0), (0, width - x.shape[1]), (0, 0)))
-            size = _SMALL if few and len(x) <= _CHUNK else _CHUNK
+            size = _SMALL_ROWS if few and len(x) <= _CHUNK_ROWS else _CHUNK_ROWS
             found = by_chunks(function(size), wide, size)
             # A temperature divides the logits of a classifier and multiplies a number's scale.
             if self.classes is None:
@@ -447,7 +450,7 @@ class TablePredictor(Predictor):
     def keys(self) -> tuple[str, ...]:
         """Free texts, and columns that are not used because they tell the rows apart, or were left
         out by name."""
-        others = [k for k, why in self.schema.left_out.items() if why not in UNINFORMATIVE]
+        others = [k for k, why in self.schema.left_out.items() if why not in EXPECTED_REASONS]
         return (*others, *(self.schema.columns[i].name for i in self.schema.texts))
 
     def _outputs(self, inputs: ParsedRows) -> Outputs:
@@ -492,12 +495,12 @@ class TablePredictor(Predictor):
         """See `PredictorBase`. If the rows have times, it also says how well the earlier ones
         predict the last fifth."""
         found, times = super().reliability(groups), self.times
-        if times is None or np.sum(~np.isnan(times)) < 2 * MANY:
+        if times is None or np.sum(~np.isnan(times)) < 2 * MIN_VALUES:
             return found
         first = np.nanquantile(times, 0.8, method="higher")
         train, test = np.flatnonzero(times < first), np.flatnonzero(times >= first)
         kinds = () if self.classes is None else self.classes
-        if len(train) < MANY or len({*self.y[train]}) < len(kinds):
+        if len(train) < MIN_VALUES or len({*self.y[train]}) < len(kinds):
             return found
         outputs, y = self._refit(train, test)[self.model], self.y[test]
         said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
@@ -547,7 +550,7 @@ class TablePredictor(Predictor):
         from scipy.stats import t as student
 
         centre, scale = outputs.T
-        return np.asarray(student.logpdf(y, FREEDOM, centre, scale))
+        return np.asarray(student.logpdf(y, DEGREES_OF_FREEDOM, centre, scale))
 
     def add(self, x: object, y: object) -> "TablePredictor":
         """As `Predictor.add`; columns are read as those of the first examples were."""
@@ -573,7 +576,7 @@ class TablePredictor(Predictor):
         more = {"groups": self.groups, "times": self.times}
         support |= {name: each for name, each in more.items() if each is not None}
         for i, counts in enumerate(self.rows.words):
-            support |= {f"words{i}_{part}": getattr(counts, part) for part in _SPARSE}
+            support |= {f"words{i}_{part}": getattr(counts, part) for part in _CSR_PARTS}
         if words := self._words(np.arange(len(self.y))):
             support["spoken"] = np.array([[one.column, one.weight] for one in words])
         for i, one in enumerate(words):
@@ -605,7 +608,7 @@ def widening(
     # Here, because SciPy takes a third of a second to load.
     from scipy.special import stdtrit
 
-    return float(np.max(distances, initial=stdtrit(FREEDOM, (1 + level) / 2)))
+    return float(np.max(distances, initial=stdtrit(DEGREES_OF_FREEDOM, (1 + level) / 2)))
 
 
 def learned(
@@ -653,7 +656,7 @@ def learned(
     places, classes = _answers(y, learner, n)
     if classes is not None:
         numbers, others = Number("").parse(classes.tolist())
-        if len(classes) > max(FREE, n / 4) and not others and np.any(numbers % 1):
+        if len(classes) > max(ALLOWED_LEVELS, n / 4) and not others and np.any(numbers % 1):
             raise ValueError(
                 f"{where}: expected classes, got {len(classes)} different numbers in {n} rows: "
                 "predict numbers (the learner tables-regression)"
@@ -664,7 +667,7 @@ def learned(
     together = checked_groups(groups, n)
     used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
-    named = {**dict.fromkeys(without, LEFT), **dict.fromkeys(group, TOGETHER)}
+    named = {**dict.fromkeys(without, LEFT_OUT), **dict.fromkeys(group, NAMES_GROUPS)}
     texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
     labels = np.asarray(y).tolist()
     last = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
@@ -676,7 +679,7 @@ def learned(
 
 
 def _answers(y: object, learner: TaskLearner, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The places of labels among their classes, and these; or targets, in 64 bits, and None."""
+    """The index of each label among the classes, and the classes; or float64 targets, and None."""
     if learner.problem.kind == "regression":
         return checked_targets(y, learner.problem, n)[0].ravel(), None
     return checked_labels(y, n)[::-1]
@@ -688,9 +691,10 @@ def _groups(
     """The group of each row. **Raises** `ValueError` for rows without one."""
     gaps = [i for i, cell in enumerate(cells) if missing(cell)]
     if gaps and (not fill_down or gaps[0] == 0):
-        rows = ", ".join(str(lines[i] if lines is not None else i + 1) for i in gaps[:MANY])
+        rows = ", ".join(str(lines[i] if lines is not None else i + 1) for i in gaps[:MIN_VALUES])
+        rows += ", ..." * (len(gaps) > MIN_VALUES)
         raise ValueError(
-            f"{where}: no group in column {name!r} of row {rows}{', ...' * (len(gaps) > MANY)}: "
+            f"{where}: no group in column {name!r} of row {rows}: "
             "fill the cells, or give --fill-down (fill_down=True) if they continue the row above"
         )
     last = np.maximum.accumulate([0 if i in {*gaps} else i for i in range(len(cells))])

@@ -1,7 +1,7 @@
 """A table in a file: CSV with a header (commas, semicolons or tabs between cells), a spreadsheet,
 Parquet, or JSON lines.
 
-Rows that are no data are left out, and `Sheet.remark` names each: titles above the header, units
+Rows without data are left out, and `Sheet.remark` names each: titles above the header, units
 below it, and at the end sums of other rows and notes.
 """
 
@@ -24,8 +24,8 @@ from jaxtyping import Float
 from arml.results.machine import extra
 from arml.tables.columns import as_table
 from arml.tables.kinds import (
-    NUMBER,
-    SUMS,
+    NUMBER_CELL,
+    TOTAL_NAME,
     AnyCell,
     Number,
     is_number,
@@ -38,32 +38,32 @@ from arml.tables.kinds import (
     text_of,
 )
 
-DELIMITERS = ",;\t"
+CSV_DELIMITERS = ",;\t"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
-COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 """Digits with a decimal comma."""
-THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
+COMMA_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Digits whose comma may also separate thousands: 1,234."""
-POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
-UNITS = re.compile(
+UNIT_TEXT = re.compile(
     r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
     re.IGNORECASE,
 )
-"""A unit in a cell of its own: cm, [kg/m²], °C."""
-BOOKS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
+"""A unit in a separate cell: cm, [kg/m²], °C."""
+BOOK_ENDINGS = ("xlsx", "xlsm", "xls", "xlsb", "ods")
 """Endings of spreadsheets."""
-LARGEST = 2**29
-"""Bytes of a compressed file, beyond which it is not read."""
+MAX_BYTES = 2**29
+"""The most bytes of a compressed file that is read."""
 
 _Cells = dict[str, list[AnyCell]]
 
 
-CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
-"""The begin of a cell in a sheet of an Excel file."""
-OPENED = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
-REPEATED = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
+EXCEL_CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
+"""The start of a cell in a sheet of an Excel file."""
+ODS_ELEMENT = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
+ODS_REPEAT = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
 """Parts of an OpenDocument file."""
 
 
@@ -113,7 +113,7 @@ class Sheet(NamedTuple):
         """The values in the column `target`, the other columns of their rows, and those of the rows
         whose cell there is empty. Classes are texts, and one may be named NA; no number may.
 
-        **Raises** `ValueError` in one line if there is no such column.
+        **Raises** `ValueError` in one line if that column is missing.
         """
         if (name := normal(target or "")) not in self.cells:
             wrong = "to predict was named" if target is None else f"{target!r} to predict"
@@ -130,7 +130,7 @@ class Sheet(NamedTuple):
 
 def read_sheet(path: Path, sheet: str | None = None) -> Sheet:
     """The table of a file; `sheet` names one of a spreadsheet, the first visible one if not given.
-    **Raises** `ValueError` in one line for a file that is no table."""
+    **Raises** `ValueError` in one line for a file that is not a table."""
     try:
         if path.stat().st_size > 2**30:
             raise ValueError(f"{path}: it has more than 1 GiB: take fewer rows or columns")
@@ -149,14 +149,14 @@ def sheet_of_file(
     """`read_sheet` of the bytes of a file of this name. A CSV file is in UTF-8, in UTF-16 with its
     mark, or, as spreadsheet programs write it in some countries, in Windows-1252."""
     ending = name.lower().removesuffix(".gz").rpartition(".")[2]
-    if sheet is not None and ending not in BOOKS:
+    if sheet is not None and ending not in BOOK_ENDINGS:
         raise ValueError(f"{name} has no sheets: leave --sheet out")
     parquet = ending == "parquet" and extra("pyarrow.parquet", "parquet", "Parquet files")
     with _reading(name, ending):
         if name.lower().endswith(".gz"):
             with gzip.open(io.BytesIO(data)) as file:
-                data = file.read(LARGEST + 1)
-            if len(data) > LARGEST:
+                data = file.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
                 raise ValueError("it is too large: cut it into several")
         if parquet:
             table = parquet.ParquetFile(io.BytesIO(data))
@@ -166,7 +166,7 @@ def sheet_of_file(
             rows = msgspec.json.Decoder(dict[str, Any]).decode_lines(data)
             keys = dict.fromkeys(key for row in rows for key in row)
             return _records({key: [row.get(key) for row in rows] for key in keys}, name)
-    if ending in BOOKS:
+    if ending in BOOK_ENDINGS:
         _check_book(data, name, most)
         return _book(data, name, sheet, ending, most)
     text, remark = decoded(data, name, "save it as CSV in UTF-8")
@@ -176,7 +176,7 @@ def sheet_of_file(
 def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
     """The text in a file of this name, and how its letters were read, if that is a guess.
 
-    **Raises** `ValueError` with the advice for a file that is no text."""
+    **Raises** `ValueError` with the advice for a file that is not text."""
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with contextlib.suppress(UnicodeDecodeError):
@@ -207,7 +207,7 @@ def numbers_of(
 ) -> tuple[Float[np.ndarray, "n columns"], tuple[str, ...]]:
     """A table of numbers, its columns in the order of `columns` if that is given; and their names.
 
-    **Raises** `ValueError` in one line for columns that are others, and cells that are no numbers.
+    **Raises** `ValueError` in one line for other columns, and for cells that are not numbers.
     """
     if columns is not None and sorted(sheet.cells) != sorted(columns):
         raise ValueError(
@@ -220,8 +220,8 @@ def numbers_of(
         x[:, place], _ = Number(name).parse(cells := sheet.cells[name])
         if odd := np.flatnonzero(np.isnan(x[:, place])).tolist():
             raise ValueError(
-                f"{sheet.where}: {named_cells(name, cells, odd, sheet.lines)} is no finite number: "
-                "remove the column or correct it"
+                f"{sheet.where}: {named_cells(name, cells, odd, sheet.lines)} is not a finite "
+                "number: remove the column or correct it"
             )
     return x, names
 
@@ -232,7 +232,7 @@ def _check_book(data: bytes, where: str, most: Most) -> None:
     they span. **Raises** as `Most.check`."""
     damaged = zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError
     with contextlib.suppress(*damaged), zipfile.ZipFile(io.BytesIO(data)) as book:
-        if sum(one.file_size for one in book.infolist()) > LARGEST:
+        if sum(one.file_size for one in book.infolist()) > MAX_BYTES:
             raise ValueError(f"{where}: it is too large: save the sheet as CSV")
         cells = 0
         for name in book.namelist():
@@ -243,15 +243,16 @@ def _check_book(data: bytes, where: str, most: Most) -> None:
             elif name.startswith("xl/worksheets/"):
                 with book.open(name) as file:
                     while part := file.read(2**20):
-                        cells += len(CELL.findall(part))
+                        cells += len(EXCEL_CELL.findall(part))
                         most.check(where, book=cells)
 
 
 def _check_opened(text: bytes, where: str, most: Most) -> None:
     """The areas of the sheets of an OpenDocument file, where a cell can stand for many."""
     row = column = wide = 0
-    for kind, rest in OPENED.findall(text):
-        times = int(again[1]) if (again := REPEATED.search(rest)) else 1
+    for kind, rest in ODS_ELEMENT.findall(text):
+        again = ODS_REPEAT.search(rest)
+        times = int(again[1]) if again else 1
         if kind == b"table":
             row = wide = 0
         elif kind == b"table-row":
@@ -354,7 +355,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     """The cells below the header by column."""
     lines, rows, said = _data(lines, rows, where)
     if len(rows) < 2:
-        found = "has a header alone: add" if rows else "is empty: add a header and"
+        found = "has only a header: add" if rows else "is empty: add a header and"
         raise ValueError(f"{where} {found} one or more rows")
     header = ["" if name is None else normal(str(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
@@ -389,8 +390,10 @@ def _data(
         said.append(f"{where}: left out row {lines.pop(place)}, which seems to be {what}")
         rows.pop(place)
 
-    while len(rows) > 2 and len(title := _texts(rows[0])) == 1 < len(names := _texts(rows[1])):
-        if rows[0][0] in (None, "") or any(map(split_number, names)):
+    while len(rows) > 2:
+        title, names = _texts(rows[0]), _texts(rows[1])
+        is_title = len(title) == 1 < len(names) and rows[0][0] not in (None, "")
+        if not is_title or any(map(split_number, names)):
             break
         drop(0, f"a title above the header: {title[0]!r}")
     width = len(_texts(rows[0])) if rows else 0
@@ -399,7 +402,7 @@ def _data(
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
         note = width > 2 and last == [first] and mark
-        if first in column or not (note or (len(last) > 1 and SUMS.fullmatch(first))):
+        if first in column or not (note or (len(last) > 1 and TOTAL_NAME.fullmatch(first))):
             break
         drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
     if len(rows) > 2 and _is_units(*rows[1:]):
@@ -409,7 +412,8 @@ def _data(
 
 def _texts(row: Sequence[AnyCell]) -> list[str]:
     """The different cells of a row that are not empty, as texts."""
-    return [*dict.fromkeys(text for c in row if c is not None and (text := str(c).strip()))]
+    texts = (str(cell).strip() for cell in row if cell is not None)
+    return [*dict.fromkeys(filter(None, texts))]
 
 
 def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
@@ -418,7 +422,7 @@ def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
     for place, cell in enumerate(first):
         below = [row[place] for row in others if place < len(row) and not missing(row[place])]
         text = "" if cell is None else str(cell).strip()
-        if text and (not UNITS.fullmatch(text) or text in map(str, below)):
+        if text and (not UNIT_TEXT.fullmatch(text) or text in map(str, below)):
             return False
         numbers = bool(below) and all(is_number(c) or split_number(c) for c in below)
         found = found or bool(text and numbers and strange([text], [0]))
@@ -426,7 +430,7 @@ def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
 
 
 def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
-    """The cells with points in the place of decimal commas. Unless commas are `sure` to be decimal
+    """The cells with points instead of decimal commas. Unless commas are `sure` to be decimal
     ones, a column stays as it is if all of its commas may separate thousands.
 
     **Raises** `ValueError` if there are decimal commas, and the points of a column may separate
@@ -436,20 +440,20 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
     commas = {}
     for name, cells in columns.items():
         parts = (split_number(cell) for cell in cells if "," in cell)
-        if some := [part[1] for part in parts if part and COMMA.fullmatch(part[1])]:
-            commas[name] = sure or not all(map(THOUSANDS.fullmatch, some))
+        if some := [part[1] for part in parts if part and DECIMAL_COMMA.fullmatch(part[1])]:
+            commas[name] = sure or not all(map(COMMA_THOUSANDS.fullmatch, some))
     pointed = {
         name: [c for c in map(str.strip, cells) if "." in c] for name, cells in columns.items()
     }
     if not any(commas.values()):
         every = itertools.chain.from_iterable(pointed.values())
-        fractions = (NUMBER.fullmatch(c) and not POINTS.fullmatch(c) for c in every)
+        fractions = (NUMBER_CELL.fullmatch(c) and not POINT_THOUSANDS.fullmatch(c) for c in every)
         if not sure or any(fractions):
             return columns
     why = "the file has decimal commas" if commas else "semicolons separate the cells"
     for name, cells in columns.items():
         points = pointed[name]
-        grouped = [cell for cell in points if POINTS.fullmatch(cell)]
+        grouped = [cell for cell in points if POINT_THOUSANDS.fullmatch(cell)]
         unclear = [cell for cell in cells if "," in cell] if not commas.get(name, True) else []
         if unclear or (grouped and (name in commas or len(grouped) == len(points))):
             raise ValueError(
@@ -457,15 +461,12 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
                 f"column {name!r} may separate thousands, because {why}: "
                 "write it without, or another way if it is a fraction"
             )
-    return {
-        name: [
-            c.replace(",", ".") if (part := split_number(c)) and COMMA.fullmatch(part[1]) else c
-            for c in cells
-        ]
-        if name in commas
-        else cells
-        for name, cells in columns.items()
-    }
+
+    def pointed_cell(cell: str) -> str:
+        part = split_number(cell)
+        return cell.replace(",", ".") if part and DECIMAL_COMMA.fullmatch(part[1]) else cell
+
+    return columns | {name: [*map(pointed_cell, columns[name])] for name in commas}
 
 
 def _delimiter(text: str) -> str:
@@ -478,7 +479,7 @@ def _delimiter(text: str) -> str:
         counts = [line.count(delimiter) for line in lines[:10]]
         return sum(0 < a == b for a, b in itertools.pairwise(counts)), max(counts, default=0)
 
-    return max(DELIMITERS, key=score)
+    return max(CSV_DELIMITERS, key=score)
 
 
 def _rows(

@@ -1,16 +1,16 @@
-"""Columns of free texts beside the others: notes, reviews, descriptions.
+"""Columns of free text in a table: notes, reviews, descriptions.
 
-The other columns predict first. A ridge regression on the words of a text then learns the part that
-they leave, r = y - p for examples that were left out, and its answers are added to the log-odds of
+The other columns predict first. A ridge regression on the words of a text then learns the
+residual r = y - p for examples that were left out, and its answers are added to the log-odds of
 the classes, or to the number, as in a step of gradient boosting [1]:
 
-    f(x) = f_0(x) + sum_c w_c (k_c(x) - mean k_c) a_c,    (K_c + PENALTY I) a_c = r - mean r     (1)
+    f(x) = f_0(x) + sum_c w_c (k_c(x) - mean k_c) a_c, (K_c + RIDGE_PENALTY I) a_c = r - mean r  (1)
 
 with K_c the products of TF-IDF vectors, which are of length 1 and hold words and the n-grams of
-characters within words, centred on the examples. The weight w_c is the best of `WEIGHTS` for
-examples that were left out, by the gain of their likelihood less `SURE` standard errors. A column
-without such a gain is not used. Document frequencies, too, are those of the examples from which a
-fold learns. A predictor keeps hashed counts of its texts.
+characters within words, centred on the examples. The weight w_c is the best of `SCORE_WEIGHTS` for
+examples that were left out, by the gain of their likelihood less `MIN_STANDARD_ERRORS`. A column
+without this gain is not used. Document frequencies are counted on the examples of each fold only.
+A predictor keeps hashed counts of its texts.
 
 [1] Friedman, Greedy Function Approximation: A Gradient Boosting Machine, Annals of Statistics 2001.
 """
@@ -25,17 +25,17 @@ from scipy.sparse import csr_array, hstack
 from arml.predict.folds import Places
 from arml.results.machine import one_blas_thread
 
-HASHED = 2**18
+WORD_HASHES = 2**18
 """Hashes of words, and of n-grams of characters."""
-LETTERS = 5_000
-"""The letters of a text that are read."""
-MOST = 2_000
-"""Examples from which the words of a column are learned; of more, every k-th."""
-PENALTY = 1.0
-WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Of scores that are added to log-odds."""
-SURE = 2.0
-"""Standard errors. With one, shuffled texts of reviews were often used."""
+MAX_LETTERS = 5_000
+"""The letters of a text that are read, from its start."""
+MAX_EXAMPLES = 2_000
+"""The most examples from which a column's words are learned. Of more, every k-th is used."""
+RIDGE_PENALTY = 1.0
+SCORE_WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Candidate weights w_c of the scores that are added to log-odds."""
+MIN_STANDARD_ERRORS = 2.0
+"""With one standard error, shuffled texts of reviews were often used."""
 
 _Outputs = Float[np.ndarray, "n outputs"]
 
@@ -44,12 +44,12 @@ def counts_of(texts: Sequence[str]) -> csr_array:
     """The counts of words, and of n-grams of two to five characters within words `[n, hashes]`."""
     from sklearn.feature_extraction.text import HashingVectorizer  # rare, and slow to load
 
-    plain = {"n_features": HASHED, "norm": None, "alternate_sign": False}
+    plain = {"n_features": WORD_HASHES, "norm": None, "alternate_sign": False}
     kinds = (
         HashingVectorizer(**plain),
         HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **plain),
     )
-    texts = [text[:LETTERS] for text in texts]
+    texts = [text[:MAX_LETTERS] for text in texts]
     return csr_array(hstack([kind.transform(texts) for kind in kinds]))
 
 
@@ -57,7 +57,7 @@ class Words(NamedTuple):
     """The part of the outputs that the words of one column add."""
 
     column: int
-    """The place of the column among those of texts."""
+    """The index of the column among those of texts."""
     weight: float
     rows: Places
     """The examples from which they were learned."""
@@ -65,7 +65,7 @@ class Words(NamedTuple):
     """Their a of Eq. (1)."""
 
     def function(self, examples: csr_array) -> Callable[[csr_array], _Outputs]:
-        """From the counts of texts to what is added; zero for an empty text."""
+        """Maps the counts of texts to the added outputs; zero for an empty text."""
         tfidf, known = _tfidf(examples[self.rows])
         offset = (known @ known.mean(axis=0)) @ self.dual
 
@@ -92,16 +92,16 @@ def fit_words(
     - `places`: of these examples in the `texts`.
     - `rest`: the part of the answers that outputs leave.
     - `likelihood`: how well outputs fit the answer of each left-out example.
-    - `parts`: the examples that were left out together, by their places in `places`.
+    - `parts`: the examples that were left out together, by their indices in `places`.
     """
     found, columns = list[Words](), {*range(len(texts))}
     while columns:
         r, before, best = rest(outputs), likelihood(outputs), None
         for column in columns:
             some, dual, own = _fitted(texts[column][places], r, parts)
-            for weight in WEIGHTS:
+            for weight in SCORE_WEIGHTS:
                 gain = likelihood(outputs + weight * own) - before
-                sure = gain.sum() - SURE * np.sqrt(len(gain)) * gain.std()
+                sure = gain.sum() - MIN_STANDARD_ERRORS * np.sqrt(len(gain)) * gain.std()
                 if sure > (0.0 if best is None else best[0]):
                     best = sure, Words(column, weight, places[some], dual), outputs + weight * own
         if best is None:
@@ -117,7 +117,7 @@ def _fitted(
 ) -> tuple[Places, np.ndarray, _Outputs]:
     """The examples that teach, their a, and the scores of the left-out examples."""
     (there,) = np.nonzero(np.diff(counts.indptr))
-    some, own = there[:: 1 + len(there) // MOST], np.zeros(r.shape)
+    some, own = there[:: 1 + len(there) // MAX_EXAMPLES], np.zeros(r.shape)
     if not len(some):
         return some, r[some], own
     tfidf, known = _tfidf(counts[some])
@@ -143,5 +143,5 @@ def _tfidf(counts: csr_array) -> tuple[Callable[[csr_array], csr_array], csr_arr
 def _ridge(k: Float[np.ndarray, "m m"], r: _Outputs) -> np.ndarray:
     """a of Eq. (1)."""
     middle = k.mean(axis=0)
-    centred = k - middle - middle[:, None] + middle.mean() + PENALTY * np.eye(len(k))
+    centred = k - middle - middle[:, None] + middle.mean() + RIDGE_PENALTY * np.eye(len(k))
     return np.linalg.solve(centred, r - r.mean(axis=0))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_check
 import jax.numpy as jnp
 from msgspec import Meta
 
-from arml.core.checks import MOST, Options, Size
+from arml.core.checks import MAX_COUNT, Options, Size
 from arml.core.episodes import TaskDistribution, Tasks
 from arml.core.own_tasks import as_tasks, own_of
 from arml.datasets.arrays import family_of
@@ -143,7 +143,7 @@ class EpisodeOptions(Options):
 
     shots: Size = 1
     """Support examples of each class."""
-    ways: Annotated[int, Meta(ge=2, le=MOST)] = 5
+    ways: Annotated[int, Meta(ge=2, le=MAX_COUNT)] = 5
     """Classes of a task."""
     train_ways: int = 0
     """Classes of a training task, which may be more than `ways` (ProtoNet); 0 for `ways`."""

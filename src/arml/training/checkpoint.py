@@ -19,11 +19,11 @@ from safetensors import SafetensorError, safe_open
 
 from arml.results.files import RunError, atomically, serialised
 
-_KEEP = 2
-"""How many checkpoints are kept: the newest, and one more in case it is damaged."""
-SUFFIX = ".safetensors"
-DAMAGED = "damaged"
-"""Folder of a run in which damaged checkpoints are put aside."""
+_KEPT_CHECKPOINTS = 2
+"""The newest checkpoint, and one more in case it is damaged."""
+FILE_ENDING = ".safetensors"
+DAMAGED_FOLDER = "damaged"
+"""The folder of a run for damaged checkpoints."""
 
 
 S = TypeVar("S")
@@ -54,7 +54,7 @@ def filled(like: S, arrays: Mapping[str, ArrayLike]) -> S:
 
 def place_of(folder: Path, step: int) -> Path:
     """The file of the checkpoint of `step`."""
-    return folder / f"{step}{SUFFIX}"
+    return folder / f"{step}{FILE_ENDING}"
 
 
 def save(folder: Path, step: int, state: PyTree) -> None:
@@ -71,7 +71,7 @@ def save(folder: Path, step: int, state: PyTree) -> None:
             f"{error.strerror or error}; earlier checkpoints are unchanged: free some space or "
             "check the folder, and run the same command again"
         ) from error
-    for old in _steps(folder)[_KEEP:]:
+    for old in _steps(folder)[_KEPT_CHECKPOINTS:]:
         place_of(folder, old).unlink(missing_ok=True)
 
 
@@ -87,7 +87,7 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 def _steps(folder: Path) -> list[int]:
     """The steps of the checkpoints, the newest first."""
-    found = [int(path.stem) for path in folder.glob(f"*{SUFFIX}") if path.stem.isdigit()]
+    found = [int(path.stem) for path in folder.glob(f"*{FILE_ENDING}") if path.stem.isdigit()]
     return sorted(found, reverse=True)
 
 
@@ -126,7 +126,7 @@ def restore_newest(folder: Path, like: S) -> tuple[int, S] | None:
         except DamagedError as error:
             errors[step] = error
             continue
-        aside = folder.parent / DAMAGED
+        aside = folder.parent / DAMAGED_FOLDER
         for damaged, why in errors.items():
             aside.mkdir(exist_ok=True)
             os.replace(place_of(folder, damaged), place_of(aside, damaged))

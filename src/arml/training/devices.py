@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-AXIS = "tasks"
+TASKS_AXIS = "tasks"
 """The name of the mesh's only axis."""
 Work = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 """Maps values and the keys of tasks to the sums over tasks and the values of each task."""
@@ -27,7 +27,7 @@ def mesh_of(devices: int, *, processes: bool = False) -> Mesh | None:
         )
     owners = range(jax.process_count()) if processes else [jax.process_index()]
     known = [one for owner in owners for one in jax.local_devices(owner)[:devices]]
-    return Mesh(np.asarray(known), (AXIS,)) if len(known) > 1 else None
+    return Mesh(np.asarray(known), (TASKS_AXIS,)) if len(known) > 1 else None
 
 
 def own_cores() -> int:
@@ -93,9 +93,9 @@ def over_tasks(mesh: Mesh | None, work: Work) -> Work:
 
         def part(arrays: PyTree, keys: PyTree) -> tuple[PyTree, PyTree]:
             total, each = work(eqx.combine(arrays, rest), keys)
-            return jax.lax.psum(total, AXIS), jax.lax.all_gather(each, AXIS, tiled=True)
+            return jax.lax.psum(total, TASKS_AXIS), jax.lax.all_gather(each, TASKS_AXIS, tiled=True)
 
-        specs = (PartitionSpec(), PartitionSpec(AXIS))
+        specs = (PartitionSpec(), PartitionSpec(TASKS_AXIS))
         whole = jax.shard_map(
             part, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
         )

@@ -1,7 +1,7 @@
 """One run of several processes, on one machine or on many, joined by `jax.distributed`.
 
 Every process runs the same program on the same options, and adapts to its part of each step's
-tasks. All read the run folder; process 0 alone writes and prints. After each interval they agree
+tasks. All read the run folder. Only process 0 writes and prints. After each interval they agree
 whether to stop.
 """
 
@@ -18,8 +18,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 DEAD_SECONDS = 30
-"""Seconds without a sign of life after which a process counts as dead, and the others end."""
-COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+"""Seconds without a heartbeat after which a process counts as dead, and the rest end."""
+PROCESS_COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 """Variables with the number of processes of a job."""
 
 
@@ -54,7 +54,9 @@ class Processes:
                 raise ValueError(
                     f"process must be from 0 to {self.processes - 1}, got {self.process}"
                 )
-        found = self.processes or next((int(os.environ[k]) for k in COUNTS if k in os.environ), 1)
+        found = self.processes or next(
+            (int(os.environ[k]) for k in PROCESS_COUNTS if k in os.environ), 1
+        )
         if batch % (several := found * (devices or 1)):
             raise ValueError(
                 f"batch must be a multiple of the {several} devices of the {found} processes, got "
@@ -100,7 +102,7 @@ def of_all(mesh: Mesh | None, value: int) -> list[int]:
 
 @contextmanager
 def in_turn(mesh: Mesh | None) -> Iterator[None]:
-    """Process 0 does this first, and the others of the mesh then, because they read its files."""
+    """Process 0 does this first, and the rest of the mesh then, because they read its files."""
     of_all(mesh, 0)  # now, because Gloo waits 30 seconds for a first message, and then for ever
     if not is_first():
         of_all(mesh, 0)
@@ -112,7 +114,7 @@ def in_turn(mesh: Mesh | None) -> Iterator[None]:
 @contextmanager
 def ending(several: bool) -> Iterator[None]:
     """End the program at once after an error in one of several processes: Python's own end would
-    wait for the others, which notice now, and end too."""
+    wait for the others, which now notice and also end."""
     if several:
         ctypes.CDLL(None).signal(signal.SIGABRT, _aborted)
     try:
@@ -121,10 +123,10 @@ def ending(several: bool) -> Iterator[None]:
         if not several:
             raise
         lost = isinstance(error, jax.errors.JaxRuntimeError)
-        _end(f"{_LOST}: " * lost + " ".join(str(error).split()))
+        _end(f"{_LOST_PROCESS}: " * lost + " ".join(str(error).split()))
 
 
-_LOST = "another process of the run has ended; the same command continues it"
+_LOST_PROCESS = "another process of the run has ended; the same command continues it"
 
 
 def _end(why: str) -> None:
@@ -132,5 +134,5 @@ def _end(why: str) -> None:
     os._exit(2)
 
 
-_aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _end(_LOST))
+_aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _end(_LOST_PROCESS))
 """Called where XLA aborts the program, as it does when process 0 is lost."""

@@ -28,7 +28,7 @@ SPLIT_SEEDS: dict[str, int] = {"train": 2018, "validation": 2019, "test": 2020}
 
 Look = Callable[..., PyTree]
 """A function `look(part, task, key)` of ONE task, where `part` is a learner or a part of one and
-the key is for the adaptation. With `entries`, a fourth argument is the task's own entry of it."""
+the key is for the adaptation. With `entries`, a fourth argument is the task's entry of it."""
 
 
 @short
@@ -82,7 +82,7 @@ def looks(
 
 
 def concatenated(parts: Iterable[PyTree]) -> PyTree:
-    """The arrays of all tasks, of those that `looks` yields by chunks."""
+    """The arrays of all tasks, from the chunks that `looks` yields."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
@@ -134,9 +134,16 @@ def score_tasks(
             watch(done, n)
     values, families = concatenated(parts)
     scores = Scores(
-        values, families, pairing(identity, split), distribution.families, metric, split, identity,
-        steps_of(learner), shared=shared,
-    )  # fmt: skip
+        values,
+        families,
+        pairing(identity, split),
+        distribution.families,
+        metric,
+        split,
+        identity,
+        steps_of(learner),
+        shared=shared,
+    )
     if shared and problem.kind == "classification":
         warnings.warn(
             "the tasks are drawn from the training distribution: if its classes are a list, this "

@@ -5,7 +5,7 @@ each, and moves the meta-parameters against the mean gradient.
 them to a run folder. Both give the same learner, bit for bit.
 
 With averaged weights [1], in the last part of a training, the learner is the mean of the weights
-that the optimiser makes; gradients are still taken at the newest weights.
+that the optimiser makes. Gradients are still taken at the newest weights.
 
 [1] Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, Averaging Weights Leads to Wider Optima and
     Better Generalization, UAI 2018.
@@ -41,7 +41,7 @@ from arml.core.checks import (
     check_options,
     check_types,
 )
-from arml.core.compilation import LARGE, jit, vmap
+from arml.core.compilation import FEW_SECONDS, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent
 from arml.core.inputs import write_folder
@@ -142,11 +142,11 @@ class OuterOptions(Options):
     optimiser: Literal[
         "adam", "adamw", "adabelief", "lamb", "lion", "nadam", "nadamw", "radam", "rmsprop", "sgd"
     ] = "adam"
-    """A function of Optax, with Optax's own values of everything that is no option here."""
+    """A function of Optax, with Optax's defaults for everything that is not an option here."""
     momentum: Fraction | None = None
     """The momentum of sgd and rmsprop."""
     weight_decay: NonNegative | None = None
-    """The weight decay of adamw, lamb, lion and nadamw; Optax's own if None."""
+    """The weight decay of adamw, lamb, lion and nadamw; Optax's default if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Keep the rate, or let it fall to zero along a line or half a cosine."""
     warmup: Fraction = 0.0
@@ -285,8 +285,8 @@ def make_step(
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
     `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
-    of step `s` depend on `key` and `s` alone. A smaller chunk needs less memory. Chunks and devices
-    change nothing but rounding. In another `precision` than float32 the networks adapt and predict
+    of step `s` depend only on `key` and `s`. A smaller chunk needs less memory. Chunks and devices
+    change only rounding. In another `precision` than float32 the networks adapt and predict
     in it; losses, the batch's gradients and meta-parameters do not."""
     import optax
 
@@ -360,7 +360,7 @@ def compiled(step: Step, steps: int | None = None) -> Step:
     """A step as a program; or `steps` of them as one loop, whose records are stacked: one dispatch,
     which is faster for small networks."""
     if steps is None:
-        return jit(step, LARGE, donate="all-except-first")
+        return jit(step, FEW_SECONDS, donate="all-except-first")
 
     def looped(tasks: PyTree, state: TrainState) -> tuple[TrainState, Record]:
         arrays, static = eqx.partition(state, eqx.is_array)
@@ -381,7 +381,7 @@ class FitOptions:
 
     outer: Options = field(default_factory=OuterOptions)
     steps: Steps = 70_000
-    """Outer steps; 0 for a learner that has nothing to learn."""
+    """Outer steps; 0 for a learner without parameters to learn."""
     batch: Size = 25
     """Tasks of one outer step."""
     interval: Period = 100
@@ -423,7 +423,7 @@ class FitOptions:
 
 def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
     """The step of the best validation score of a training (0 if there is none), and how many scores
-    it has after it. `falls` says that less is better."""
+    it has after it. `falls`: less is better."""
     best, later, top = 0, 0, math.inf
     for record in records:
         if "validation" not in record:
@@ -440,7 +440,7 @@ def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
     return weights, training
 
 
-SCORING = "scoring validation tasks"
+SCORING_STAGE = "scoring validation tasks"
 
 
 class NotFiniteError(RunError):
@@ -472,7 +472,7 @@ class Moment(NamedTuple):
 
     @property
     def learner(self) -> MetaLearner:
-        """A copy of the learner, which the next interval leaves alone."""
+        """A copy of the learner, which the next interval does not change."""
         return _copied(self.state.learner)
 
 
@@ -538,7 +538,7 @@ def intervals(
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys = partial(task_keys, key, batch=batch)
-    # Schedules of others may compute with the number of steps: they are compiled for it.
+    # Other schedules may compute with the number of steps: they are compiled for it.
     own = None if isinstance(options.outer, OuterOptions) else options.steps
     step = _step(options.outer, own, batch, chunk, mesh, options.precision)
     # Several processes must agree: the clock of one cannot end their interval.
@@ -563,9 +563,14 @@ def intervals(
         if validation is not None and due:
             scoring(0, options.validation_tasks)
             score = score_tasks(
-                state.learner, validation, options.validation_tasks, split="validation",
-                chunk=options.chunk, mesh=mesh, watch=scoring,
-            ).score  # fmt: skip
+                state.learner,
+                validation,
+                options.validation_tasks,
+                split="validation",
+                chunk=options.chunk,
+                mesh=mesh,
+                watch=scoring,
+            ).score
             record |= {"validation": score["mean"], "validation_ci95": score["ci95"]}
         yield Moment(done, options.steps, record, state)
 
@@ -664,12 +669,12 @@ def fit(
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `batch`, `chunk`, `scan`, `precision`, `interval`, `validate_every`, `validation_tasks`,
-      `patience`, `keep`: as in `Experiment`; those of the learner's recipe if None, or the usual
-      ones for such tasks. When a training goes on, options that are None keep their values; it goes
-      on from its last step, whichever learner it kept.
-    - `callbacks`: each is called with a `Moment` after each interval; the training ends early if
+      `patience`, `keep`: as in `Experiment`. If None, those of the learner's recipe, or the usual
+      ones for these tasks. A continued training keeps the values of options that are None, and
+      starts at its last step, whichever learner it kept.
+    - `callbacks`: each is called with a `Moment` after each interval. The training ends early if
       one returns True.
-    - `progress`: whether to show a bar; in terminals and notebooks if None.
+    - `progress`: whether to show a bar. If None, in terminals and notebooks.
     - `devices`: how many devices share the tasks of a step.
 
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
@@ -682,10 +687,17 @@ def fit(
         validation = splits.validation
     asked = {
         "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
-        "steps": steps, "batch": batch, "interval": interval, "validate_every": validate_every,
-        "validation_tasks": validation_tasks, "scan": scan, "chunk": chunk,
-        "precision": precision, "patience": patience, "keep": keep,
-    }  # fmt: skip
+        "steps": steps,
+        "batch": batch,
+        "interval": interval,
+        "validate_every": validate_every,
+        "validation_tasks": validation_tasks,
+        "scan": scan,
+        "chunk": chunk,
+        "precision": precision,
+        "patience": patience,
+        "keep": keep,
+    }
     changes: Json = {name: value for name, value in asked.items() if value is not None}
     options = replace(_usual(learner, train.problem), **changes)
     options.check()
@@ -701,10 +713,15 @@ def fit(
     falls = score_of(train.problem)[0] == "mse"
     with bar("fit", steps, show=progress) as update:
         loop = intervals(
-            options, state, train, validation, key=seeded(learner.seed)[1], mesh=mesh_of(devices),
+            options,
+            state,
+            train,
+            validation,
+            key=seeded(learner.seed)[1],
+            mesh=mesh_of(devices),
             each=lambda step, loss: update(step, f"loss {loss:.4g}"),
-            scoring=lambda done, total: update(None, f"{SCORING} {done:,}/{total:,}"),
-        )  # fmt: skip
+            scoring=lambda done, total: update(None, f"{SCORING_STAGE} {done:,}/{total:,}"),
+        )
         with closing(loop):
             for now in loop:
                 state = now.state
@@ -721,8 +738,8 @@ def fit(
 
 
 def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
-    """The options of a training for which nothing else is asked: those of the training that goes
-    on, those of the learner's recipe, or the usual ones for such tasks."""
+    """The default options of a training: those of the continued training, those of the learner's
+    recipe, or the usual ones for these tasks."""
     if isinstance(learner, Fitted):
         return learner.options
     if learner.origin:
@@ -737,7 +754,7 @@ def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
 
 
 def _check_goes_on(fitted: Fitted, steps: int, seed: int | None, problem: Problem) -> None:
-    """Raise `ValueError` unless the training can go on to `steps` on tasks of this problem."""
+    """Raise `ValueError` unless the training can continue to `steps` on tasks of this problem."""
     if steps <= fitted.step:
         raise ValueError(
             f"steps must be above the {fitted.step} already taken, got {steps}: it counts from "

@@ -43,7 +43,7 @@ def commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     with suppress(OSError):  # there may be no git
-        # An environment inside somebody's repository is not a checkout of ours.
+        # An environment inside another repository is not a checkout of ours.
         if Path(git("rev-parse", "--show-toplevel")).resolve() / "src" / "arml" == package:
             return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
     return None
