@@ -226,7 +226,11 @@ def test_the_checkpoint_of_another_network_is_refused(copy, capsys):
 
 def test_a_place_that_is_no_folder_of_its_own_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
-    for place, said in (("/", "separate folder for the run"), ("", "separate folder for the run"), (tmp_path / "file", "got the file")):
+    for place, said in (
+        ("/", "separate folder for the run"),
+        ("", "separate folder for the run"),
+        (tmp_path / "file", "got the file"),
+    ):
         assert said in refused(capsys, place)
     assert (tmp_path / "file").read_text() == "mine"
 
