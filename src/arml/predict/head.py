@@ -163,7 +163,7 @@ class Rule(NamedTuple):
     """How a head is fitted; the defaults are those of photographs."""
 
     fit: Callable[..., Any] = _metric
-    """From vectors, label indices, number of classes and weights to a head of `answers`, whose
+    """From vectors, label indices, number of classes and weights to a head with `answers`, whose
     temperature and bound are 1 and whose prior is `natural`."""
     apart: Callable[..., np.ndarray] = _apart
     """From vectors, labels and head to the distances between examples of different classes."""

@@ -253,13 +253,7 @@ ARRAY_OPERATORS: dict[str, Operator] = {
     "conv_general_dilated": _convolution,
 }
 """The operators of primitives that need their inputs in full shape."""
-IDENTITY_PRIMITIVES = {
-    "stop_gradient",
-    "copy",
-    "copy_p",
-    "sharding_constraint",
-    "optimization_barrier",
-}
+IDENTITIES = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_barrier"}
 LOOP_PRIMITIVES = {"scan", "while", "cond"}
 
 
@@ -288,7 +282,7 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
     name, params = equation.primitive.name, equation.params
     given = [atom.aval.shape for atom in equation.invars]
     out = [variable.aval.shape for variable in equation.outvars]
-    if name in IDENTITY_PRIMITIVES:
+    if name in IDENTITIES:
         return values
     if name == "broadcast_in_dim":
         (value,), sizes = values, [1] * len(out[0])
