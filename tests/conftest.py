@@ -102,7 +102,7 @@ def alone(monkeypatch):
     from arml.plugins import loading as plugins
 
     def forget() -> None:
-        monkeypatch.setenv(plugins.VARIABLE, "")
+        monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
         CALLBACKS.clear()
         for registry in (*REGISTRIES.values(), INPUTS):
             for name in [name for name, entry in registry.items() if entry.source is not None]:
@@ -111,6 +111,6 @@ def alone(monkeypatch):
             sys.modules.pop(Path(path).stem, None)
         plugins._loaded.clear()
 
-    monkeypatch.setenv(plugins.VARIABLE, "")
+    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
     yield forget
     forget()

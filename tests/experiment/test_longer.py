@@ -122,7 +122,7 @@ arml.register("callback", "log", log)
 
 
 def test_a_plug_in_brings_a_callback(tmp_path, monkeypatch, alone):
-    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path / "logger_of_a_test.py"))
+    monkeypatch.setenv(plugins.PLUGINS_VARIABLE, str(tmp_path / "logger_of_a_test.py"))
     (tmp_path / "logger_of_a_test.py").write_text(PLUGIN.replace("\\\\n", "\\n"))
     seen = []
     assert (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arml
-from arml.predict.files import SHIPPED
+from arml.predict.files import SHIPPED_LEARNERS
 from arml.results.files import checksum, read_metrics
 from arml.results.scores import Scores, read_scores, write_scores
 from arml.tables.sheet import numbers_of, read_sheet
@@ -21,7 +21,7 @@ from hostile import CASES, altered, flips, tried
 def test_a_shared_learner_whose_checksum_is_right(tmp_path, record_property, cases):
     """What somebody sends may be well formed and mean nothing."""
     folder, rng, counts = tmp_path / "learner", np.random.default_rng(cases), Counter()
-    shutil.copytree(SHIPPED / "regression2d", folder)
+    shutil.copytree(SHIPPED_LEARNERS / "regression2d", folder)
     content = json.loads((folder / "config.json").read_text())
     del content["sha256"]
     x = np.zeros((3, 2), np.float32) + np.arange(3)[:, None]

@@ -20,8 +20,8 @@ import arml
 from arml.photographs.learner import PhotoLearner
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
-    CENTRE,
-    NU,
+    CENTRE_VARIANCE,
+    DEGREES_OF_FREEDOM,
     SHRINKAGE,
     TEMPERATURE,
     fit_head,
@@ -69,12 +69,14 @@ def test_head_is_a_cosine_in_the_regularised_metric(rng, shares):
     head, z = fit_head(x, y, 3), unit_roots(x)
     counts = np.array(shares)
     centres = np.stack([z[y == k].mean(axis=0) for k in range(3)])
-    # Generalised least squares of the class means, whose variances are 1 + CENTRE / n.
-    precision = np.linalg.inv(np.eye(3) + CENTRE * np.diag(1 / counts))
+    # Generalised least squares of the class means, whose variances are 1 + CENTRE_VARIANCE / n.
+    precision = np.linalg.inv(np.eye(3) + CENTRE_VARIANCE * np.diag(1 / counts))
     u = z - np.ones(3) @ precision @ centres / precision.sum()
     means = np.stack([u[y == k].mean(axis=0) for k in range(3)])
     rows = u - means[y]
-    metric = np.linalg.inv(np.eye(20) + rows.T @ rows / (len(x) - 3 + NU) / SHRINKAGE)
+    metric = np.linalg.inv(
+        np.eye(20) + rows.T @ rows / (len(x) - 3 + DEGREES_OF_FREEDOM) / SHRINKAGE
+    )
     length = np.sqrt(np.einsum("kd,de,ke->k", means, metric, means))
     wanted = u @ metric @ means.T / length / np.linalg.norm(u, axis=1, keepdims=True)
     np.testing.assert_allclose(head.logits(x) * head.temperature, wanted, atol=2e-5)
@@ -361,7 +363,7 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, command):
     assert command("predict kept photos --none")[0].count("\n") == 9
     Path("few.csv").write_text("a,b\n1,x\n2,y\n")
     for words, refused in (
-        ("adapt photos --support own --save kept --group (", "is no regular expression"),
+        ("adapt photos --support own --save kept --group (", "is not a regular expression"),
         (r"adapt photos --support own --group sign\d", "is found in the path of no picture"),
         ("predict kept photos --above 0.9", "--above is for --sort-into: leave it out"),
         ("predict kept photos --sort-into new --above 80", "a probability from 0 to 1"),

@@ -9,9 +9,9 @@ from arml.predict.folds import equal_inputs, folds
 from arml.predict.reliability import (
     MEAN,
     OVERLAP,
+    Z_95,
     Evaluation,
     NumberReliability,
-    Z,
     classification_reliability,
     regression_reliability,
 )
@@ -83,9 +83,9 @@ def test_the_interval_counts_distinct_examples():
     x, y = np.repeat(np.arange(4.0)[:, None], 10, axis=0), np.repeat([0, 1, 0, 1], 10)
     found = classification_reliability(constant(0.6, 0.4), y, KINDS[:2], equal_inputs(x))
     assert found.accuracy == 0.5
-    # Wilson's interval of a share p are the p0 with (p - p0)^2 = Z^2 p0 (1 - p0) OVERLAP / n.
+    # Wilson's interval of a share p are the p0 with (p - p0)^2 = Z_95^2 p0 (1 - p0) OVERLAP / n.
     for end in found.interval:
-        assert (0.5 - end) ** 2 == pytest.approx(Z**2 * end * (1 - end) * OVERLAP / 4)
+        assert (0.5 - end) ** 2 == pytest.approx(Z_95**2 * end * (1 - end) * OVERLAP / 4)
     alone = Evaluation(found.classes, y[::10], found.probabilities[::10])
     assert alone.interval == pytest.approx(binomtest(2, 4).proportion_ci(method="wilson"), abs=1e-6)
     assert "over 40 examples, 4 of them distinct" in str(found)

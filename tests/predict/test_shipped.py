@@ -10,7 +10,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import arml
-from arml.predict.files import SHIPPED, locate, shipped
+from arml.predict.files import SHIPPED_LEARNERS, locate, shipped
 from arml.predict.learner import by_chunks
 from arml.results.files import RunError
 
@@ -30,18 +30,18 @@ def test_the_wheel_carries_them_and_stays_small(tmp_path):
     } < names
     assert Path(wheel).stat().st_size < 10 * 2**20
     for name in NAMES:
-        assert sum(f.stat().st_size for f in (SHIPPED / name).iterdir()) < 4 * 2**20
+        assert sum(f.stat().st_size for f in (SHIPPED_LEARNERS / name).iterdir()) < 4 * 2**20
 
 
 def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypatch):
     assert shipped() == ("photos", *NAMES)
     monkeypatch.chdir(tmp_path)
-    assert locate("regression2d") == (SHIPPED / "regression2d", None)
+    assert locate("regression2d") == (SHIPPED_LEARNERS / "regression2d", None)
     Path("regression2d").mkdir()
     place, note = locate("regression2d")
-    assert place == SHIPPED / "regression2d"
+    assert place == SHIPPED_LEARNERS / "regression2d"
     assert "holds no learner" in note
-    shutil.copytree(SHIPPED / "regression2d", "regression2d", dirs_exist_ok=True)
+    shutil.copytree(SHIPPED_LEARNERS / "regression2d", "regression2d", dirs_exist_ok=True)
     place, note = locate("regression2d")
     assert place == Path("regression2d")
     assert "not the learner that ships" in note
@@ -53,7 +53,7 @@ def test_they_are_found_by_name_and_a_learner_here_goes_first(tmp_path, monkeypa
 
 def test_each_says_what_it_was_trained_on_and_names_no_path():
     for name in NAMES:
-        text = (SHIPPED / name / "config.json").read_text()
+        text = (SHIPPED_LEARNERS / name / "config.json").read_text()
         assert json.loads(text)["trained"]["step"] > 0
         assert str(Path.home()) not in text
         assert "data" not in json.loads(text)["experiment"]["tasks"]

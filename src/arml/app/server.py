@@ -40,7 +40,7 @@ from arml.predict.kinds import inputs_of, untrained
 from arml.predict.loading import load
 from arml.results.files import Json
 
-HOST = "127.0.0.1"
+LOCAL_HOST = "127.0.0.1"
 PATIENCE = 5.0
 """Seconds between two looks at a connection, which must have sent a whole request meanwhile."""
 HEADERS = {
@@ -53,9 +53,9 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-TABLES: dict[str, str] = {"classes": "tables", "numbers": "tables-regression"}
+TABLE_LEARNERS: dict[str, str] = {"classes": "tables", "numbers": "tables-regression"}
 """The learners of tables."""
-TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+CONTENT_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _routes(served: Served) -> list[Route]:
         method = "GET" if path.startswith("/example") else "POST"
         routes.append(Route(path, _answering(served, answer), methods=[method]))
     for file in (files("arml.app") / "page").iterdir():
-        kind = TYPES[file.name.rpartition(".")[2]]
+        kind = CONTENT_TYPES[file.name.rpartition(".")[2]]
         path = "/" if file.name == "index.html" else f"/{file.name}"
         response = Response(file.read_bytes(), media_type=kind)
         routes.append(Route(path, lambda request, response=response: response))
@@ -186,7 +186,7 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
     own = {name: name for name, kind in untrained().items() if kind.tab == "tables"}
-    kinds = {kind: load(name) for kind, name in {**TABLES, **own}.items()}
+    kinds = {kind: load(name) for kind, name in {**TABLE_LEARNERS, **own}.items()}
     if learner is not None:
         named = load(learner, model, **options)
         classes = named.problem.kind == "classification"
@@ -235,7 +235,7 @@ def server(served: Served, token: str) -> uvicorn.Server:
         routes=[Mount(f"/{token}", routes=_routes(served))],
         middleware=[
             Middleware(Guard, token=token),
-            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+            Middleware(TrustedHostMiddleware, allowed_hosts=[LOCAL_HOST, "localhost"]),
         ],
     )
     return StoppableServer(
@@ -259,6 +259,6 @@ def serve(served: Served, *, port: int = 0, ready: Callable[[str], None]) -> Non
     **Raises** `OSError` if the port is taken; 0 takes a free one.
     """
     token = secrets.token_urlsafe(24)
-    with socket.create_server((HOST, port)) as listening:
-        ready(f"http://{HOST}:{listening.getsockname()[1]}/{token}/")
+    with socket.create_server((LOCAL_HOST, port)) as listening:
+        ready(f"http://{LOCAL_HOST}:{listening.getsockname()[1]}/{token}/")
         server(served, token).run(sockets=[listening])

@@ -34,11 +34,11 @@ from arml.predict.loading import load, load_predictor
 from arml.predict.reliability import WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
 
-LABELLED = 3
+MAX_UNCERTAIN = 3
 """Least certain pictures that are named."""
 _TABLES = ("without", "keep", "dates", "fill_down", "category", "order")
 """Options of tables with any columns."""
-NONE = "none of these"
+NO_CLASS = "none of these"
 """The label of queries that may belong to none of the classes."""
 
 
@@ -309,7 +309,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     kind = inputs_of(learner)
     asked.columns = {k: v for k in (*_TABLES, *_own(kind)) if (v := getattr(options, k))}
     predictor, names = kind.learn(learner, options.support, asked)
-    # Whoever says how a model is used knows better.
+    # An option that the user gave wins.
     if not (options.learner or options.model or options.prior or options.given()):
         with open_source(options.support) as source:
             pairs, known = zip(source.pictures, source.labels, strict=True), {*names}
@@ -366,7 +366,7 @@ def _answer(
         columns |= numbers_of(predictor, queries.batches, options.level)
     else:
         files = [file.where for file in queries.files]
-        answers = labels_of(predictor, queries, files or names, NONE if options.none else None)
+        answers = labels_of(predictor, queries, files or names, NO_CLASS if options.none else None)
         columns["label"] = [one.label for one in answers]
         columns["probability"] = [one.shown for one in answers]
         novelty = [one.novelty for one in answers]
@@ -411,8 +411,8 @@ def _files(queries: Queries, answers: Sequence[Answer], options: AnswerOptions, 
         said = f"{len(bad)} of {len(answers)} {many} cannot be read, and have no label"
         tell(f"{said}: {', '.join(bad)}")
     unsure = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
-    if len(unsure) > LABELLED:
-        named = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:LABELLED])
+    if len(unsure) > MAX_UNCERTAIN:
+        named = ", ".join(f"{one.name} ({one.probability:.0%})" for one in unsure[:MAX_UNCERTAIN])
         tell(f"the least certain answers, to label next: {named}")
     if options.sort_into is not None:
         read = [file.read for file in queries.files]

@@ -18,14 +18,14 @@ from arml.photographs.reading import (
     single_pictures,
 )
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.folds import NEAR
+from arml.predict.folds import NEAR_DUPLICATE_DISTANCE
 from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Inputs, Shown
 from arml.predict.loading import load
 from arml.predict.reliability import Reliability
 from arml.results.files import Json
 
-THUMBNAIL = 96
+THUMBNAIL_PIXELS = 96
 """Pixels a side of the pictures of a report."""
 GRID = 4
 """Patches of a picture on a side."""
@@ -44,7 +44,7 @@ class Pictures(Inputs):
     trained = True
     can = frozenset({"add", "interval", "learning_curve", "to_onnx"})
     one, many = "picture", "pictures"
-    near = NEAR
+    near = NEAR_DUPLICATE_DISTANCE
     suffixes = tuple(sorted(SUFFIXES))
     cells = ("bytes", "image", "path", "file")
     asks = ("prior", "strict", "sort_into", "report", "group", "matter")
@@ -71,7 +71,7 @@ class Pictures(Inputs):
         return checked_array(x, problem.features, what, pixels=problem.spatial)
 
     def show(self, file: Member) -> Shown:
-        return Shown(as_image(pixels_of([file], THUMBNAIL, crop=1.0, bad={})[0]))
+        return Shown(as_image(pixels_of([file], THUMBNAIL_PIXELS, crop=1.0, bad={})[0]))
 
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is a patch of a grid of `GRID` by `GRID` on the pixels that the learner reads; it

@@ -40,7 +40,7 @@ HOLDS: dict[type, tuple[str, ...]] = {
 """The content of some kinds of objects, which are not copied."""
 NAMED = ("arml", "equinox", "jax", "jaxlib", "jaxtyping", "numpy", "optax", "scipy")
 """Packages whose functions and classes count by their name alone."""
-STDLIB = sysconfig.get_path("stdlib")
+STDLIB_FOLDER = sysconfig.get_path("stdlib")
 
 
 def identity_of(value: object) -> str:
@@ -87,7 +87,7 @@ def _library(module: str) -> str | None:
     if {"site-packages", "dist-packages"} & {*Path(file or "").parts}:
         package = package_of(module)
         return "" if package is None else package.version
-    return "" if file and file.startswith(STDLIB) else None
+    return "" if file and file.startswith(STDLIB_FOLDER) else None
 
 
 class _Content:

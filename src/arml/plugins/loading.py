@@ -7,7 +7,7 @@ import traceback
 from importlib import util
 from pathlib import Path
 
-VARIABLE = "ARML_PLUGINS"
+PLUGINS_VARIABLE = "ARML_PLUGINS"
 """The environment variable that names plug-in files, separated as in PATH."""
 
 
@@ -21,12 +21,12 @@ def announce(file: Path | str) -> None:
         raise ValueError(f"expected a plug-in file at {file}, found none: check the path")
     paths = announced()
     if str(path) not in paths:
-        os.environ[VARIABLE] = os.pathsep.join([*paths, str(path)])
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*paths, str(path)])
 
 
 def announced() -> list[str]:
     """The files of the announced plug-ins."""
-    return [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+    return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
 
 
 def as_options() -> list[str]:

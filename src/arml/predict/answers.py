@@ -16,7 +16,7 @@ from arml.results.files import Json, write_bytes, write_text
 
 _SHOWN = 12
 """Pictures of a list on the page."""
-UNSURE = "unsure"
+UNSURE_LABEL = "unsure"
 """The folder of pictures whose label is not probable enough, or that cannot be read."""
 
 
@@ -83,7 +83,7 @@ def sort_into(
     folder: Path, answers: Sequence[Answer], read: Callable[[int], bytes], above: float
 ) -> dict[str, int]:
     """Copy files into a folder for each label, those with a probability below `above` into
-    `UNSURE`; `read` gives the content of each. Returns how many each folder got.
+    `UNSURE_LABEL`; `read` gives the content of each. Returns how many each folder got.
 
     A folder or file whose name is taken gets a number.
 
@@ -91,8 +91,8 @@ def sort_into(
     """
     check_new(folder)
     counts: dict[str, int] = {}
-    taken, new = {folder, folder / UNSURE}, not folder.exists()
-    folders = {"": folder / UNSURE}
+    taken, new = {folder, folder / UNSURE_LABEL}, not folder.exists()
+    folders = {"": folder / UNSURE_LABEL}
     for label in sorted({answer.label for answer in answers} - {""}):
         name = label.replace("/", "_").replace("\\", "_").lstrip(".")
         folders[label] = _free(folder / (name or "_"), taken)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
-from arml.predict.folds import FOLDS, Numbers, Places, equal_inputs, folds, units_of
+from arml.predict.folds import MAX_FOLDS, Numbers, Places, equal_inputs, folds, units_of
 from arml.predict.inputs import Bad, Numeric, OnItem, checked_groups, floats, places_of
 from arml.predict.reliability import (
     Evaluation,
@@ -147,7 +147,7 @@ class Predictor(abc.ABC):
     """The inputs of the examples `[n, *features]`: numbers, pixels, or vectors of photographs or
     texts; a table has `values` instead."""
     y: np.ndarray
-    """The places of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
+    """The indices of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     groups: Numbers | None = None
     """Examples that belong together have the same number; None if none do."""
     schema: object = ""
@@ -160,7 +160,7 @@ class Predictor(abc.ABC):
     """Of a table: the names of the inputs."""
     target: str | None = None
     """Of a table: the name of the column that it predicts."""
-    most = FOLDS
+    most = MAX_FOLDS
     """Folds of its check at most."""
     flat = False
     """Whether one target came without an axis of its own."""
@@ -293,7 +293,7 @@ class Predictor(abc.ABC):
         return self.learner.read(x, bad=bad)
 
     def _reading(self, x: object, errors: str) -> tuple[Read, list[int]]:
-        """The inputs, and the places of those that could not be read: see `predict`."""
+        """The inputs, and the indices of those that could not be read: see `predict`."""
         if errors not in ("raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
         if errors == "raise":

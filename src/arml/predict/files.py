@@ -27,15 +27,15 @@ from arml.results.files import (
 )
 from arml.results.folder import CONFIG_FILE
 
-AGAIN = "get the learner again"
-_FORMAT = 1
+GET_LEARNER_AGAIN = "get the learner again"
+_FORMAT_VERSION = 1
 """Version of the folder's format."""
 WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
 LEARNED, ENCODED = "arml learner", "arml predictor of "
 """The kinds of folders, as `config.json` states them; the kind of inputs follows the second."""
-_LARGEST = 2**26
+_MAX_UNPACKED_BYTES = 2**26
 """Bytes of a zipped predictor at most, unpacked."""
-SHIPPED = Path(str(files("arml") / "data" / "learners"))
+SHIPPED_LEARNERS = Path(str(files("arml") / "data" / "learners"))
 Owner = TypeVar("Owner")
 
 
@@ -44,7 +44,7 @@ Owner = TypeVar("Owner")
 
 def shipped() -> tuple[str, ...]:
     """Names of the learners that the package carries."""
-    folders = [path.parent.name for path in SHIPPED.glob(f"*/{CONFIG_FILE}")]
+    folders = [path.parent.name for path in SHIPPED_LEARNERS.glob(f"*/{CONFIG_FILE}")]
     return tuple(sorted([PHOTOS_MODEL.parent.name, *folders]))
 
 
@@ -64,7 +64,7 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
         return path, f"using the folder {path}, not the learner that ships" if mine else None
     if mine:
         note = f"the folder {path} holds no learner: using the one that ships with arml"
-        place = PHOTOS_MODEL if str(path) == PHOTOS_MODEL.parent.name else SHIPPED / path
+        place = PHOTOS_MODEL if str(path) == PHOTOS_MODEL.parent.name else SHIPPED_LEARNERS / path
         return place if str(path) in names else path, note if path.is_dir() else None
     names = (*names, *untrained())
     close = get_close_matches(str(path), names, 1)
@@ -128,7 +128,7 @@ def check_new(folder: Path) -> None:
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
     """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
     one that is half written is never read. **Raises** `RunError` if it cannot be written."""
-    write_json(folder / CONFIG_FILE, sealed({"what": what, "format": _FORMAT, **content}))
+    write_json(folder / CONFIG_FILE, sealed({"what": what, "format": _FORMAT_VERSION, **content}))
 
 
 def read_checked(folder: Path, what: str) -> Json:
@@ -138,13 +138,13 @@ def read_checked(folder: Path, what: str) -> Json:
     stated = content.pop("sha256", None)
     if content.get("what") != what:
         raise RunError(f"{folder} is no {what}: name a folder that arml wrote")
-    if content.get("format") != _FORMAT:
+    if content.get("format") != _FORMAT_VERSION:
         raise RunError(
-            f"{folder}: its format is {content.get('format')}, not {_FORMAT}: use the version of "
-            "arml that wrote it"
+            f"{folder}: its format is {content.get('format')}, not {_FORMAT_VERSION}: use "
+            "the version of arml that wrote it"
         )
     if stated != checksum(content):
-        raise RunError(f"{folder / CONFIG_FILE} was altered or cut short: {AGAIN}")
+        raise RunError(f"{folder / CONFIG_FILE} was altered or cut short: {GET_LEARNER_AGAIN}")
     return content
 
 
@@ -170,11 +170,11 @@ def zipped(data: bytes) -> dict[str, bytes]:
                 raise RunError("it holds no predictor")
             top = min(tops, key=len)
             found = [name for name in (CONFIG_FILE, WEIGHTS, SUPPORT) if top + name in names]
-            if sum(names[top + name] for name in found) > _LARGEST:
+            if sum(names[top + name] for name in found) > _MAX_UNPACKED_BYTES:
                 raise RunError("it is too large")
             return {name: archive.read(top + name) for name in found}
     except (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error) as error:
-        raise RunError(f"it is no zip: {error}") from error
+        raise RunError(f"it is not a zip: {error}") from error
 
 
 def unpacked(load: Callable[[Path], Owner], files: dict[str, bytes]) -> Owner:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-FOLDS = 10
+MAX_FOLDS = 10
 """Folds at most; of classes no more than the largest has units."""
-NEAR = 0.05
+NEAR_DUPLICATE_DISTANCE = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
 NEAR_MOST = 2_000
 """Up to so many examples are compared in pairs; of more, only equal ones are found."""
@@ -31,7 +31,7 @@ def folds(
     *,
     classes: bool = True,
     repeats: int = 1,
-    most: int = FOLDS,
+    most: int = MAX_FOLDS,
 ) -> Iterator[tuple[Places, Places]]:
     """The places to learn from and to predict, for each fold of each repeat.
 
@@ -40,7 +40,7 @@ def folds(
 
     **Arguments**
 
-    - `y`: the places of the labels among the classes `[n]`, or targets `[n]` or `[n, targets]`.
+    - `y`: the indices of the labels among the classes `[n]`, or targets `[n]` or `[n, targets]`.
     - `same`: equal inputs have the same number: see `equal_inputs`. The folds do not depend on the
       order of the examples if it is given.
     - `groups`: examples of one group have the same number.
@@ -127,7 +127,7 @@ def equal_rows(
     if not 2 < len(first) <= len(values) <= NEAR_MOST or not z.size:
         return same
     directions = np.trace(c := np.atleast_2d(np.cov(z.T))) ** 2 / np.sum(c**2)
-    near = min(NEAR, float((2 * CHANCE / len(first) ** 2) ** (1 / directions)))
+    near = min(NEAR_DUPLICATE_DISTANCE, float((2 * CHANCE / len(first) ** 2) ** (1 / directions)))
     return _joined(z, near, np.where(numbers, np.isnan(values), rows)[first])[same]
 
 

@@ -3,7 +3,7 @@
 With v the features of a picture,
 
     z       = sign(v) sqrt|v|, scaled to length 1                                            [1]
-    u       = z - the mean of the m_k, with weights n_k / (n_k + CENTRE) for n_k examples    [4]
+    u       = z - the mean of the m_k, with weights n_k / (n_k + C) for n_k examples    [4]
     S       = the examples' scatter around the means m_k of their classes / (n - classes + NU)
     M       = (I + S / SHRINKAGE)^-1                                                      [2, 3]
     w_k     = M m_k / sqrt(m_k . M m_k)
@@ -29,7 +29,7 @@ which learn and predict in a browser.
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
 [4] Searle, Casella and McCulloch, Variance Components, 1992: in a model of random effects this is
     the best unbiased estimate of the mean over classes, for a variance within classes that is
-    CENTRE times that of their means. The mean of the examples lies near the class that has most of
+    C times that of their means. The mean of the examples lies near the class that has most of
     them, and a vector near the origin has no direction: its class was then found less often.
 """
 
@@ -40,26 +40,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import FOLDS, Numbers, folds
+from arml.predict.folds import MAX_FOLDS, Numbers, folds
 from arml.predict.inputs import EQUAL, EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
 SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""
-NU = 4
-"""Degrees of freedom that the metric's prior counts as much as."""
-CENTRE = 8
-"""The variance within classes, as a multiple of that of their means, for the centre alone."""
+DEGREES_OF_FREEDOM = 4
+"""NU: degrees of freedom that the metric's prior counts as much as."""
+CENTRE_VARIANCE = 8
+"""C: the variance within classes, as a multiple of that of their means, for the centre alone."""
 TEMPERATURE = 0.11
 """The temperature around which that of left-out examples is expected."""
 PRECISION = 5.0
 """That of the prior of log T."""
 TEMPERATURES = np.geomspace(0.02, 0.6, 52)
-LEVEL = 0.95
+INTERVAL_LEVEL = 0.95
 """The share of left-out examples whose novelty is below 1."""
-APART = 0.9
+NOVELTY_BOUND = 0.9
 """The bound where nothing can be left out, as a share of the median squared distance of classes."""
-ITERATIONS = 16
+EM_ITERATIONS = 16
 """Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
 
 
@@ -121,7 +121,7 @@ def traced_factor(rows: Numeric) -> Numeric:
     system = SHRINKAGE * one + rows @ rows.T
     size = jnp.sqrt(jnp.sum(system * system))
     y, z = system / size, one
-    for _ in range(ITERATIONS):
+    for _ in range(EM_ITERATIONS):
         half = 1.5 * one - 0.5 * (z @ y)
         y, z = y @ half, half @ z
     return (z / jnp.sqrt(size)) @ rows
@@ -138,8 +138,10 @@ def fit_metric(
     1 where an example is of a class; its temperature and bound are 1."""
     z, counts = unit_roots(x, xp), weight @ member
     means = ((member * weight[:, None]).T @ z) / counts[:, None]
-    middle = ((counts / (counts + CENTRE)) @ means) / xp.sum(counts / (counts + CENTRE))
-    spare = xp.maximum(xp.sum(weight) - xp.sum(counts / counts), 0) + NU
+    middle = ((counts / (counts + CENTRE_VARIANCE)) @ means) / xp.sum(
+        counts / (counts + CENTRE_VARIANCE)
+    )
+    spare = xp.maximum(xp.sum(weight) - xp.sum(counts / counts), 0) + DEGREES_OF_FREEDOM
     q = factor((z - member @ means) * xp.sqrt(weight / spare)[:, None])
     away = means - middle
     mapped = away - (away @ q.T) @ q
@@ -161,7 +163,7 @@ class Rule(NamedTuple):
     """How a head is fitted; the defaults are those of photographs."""
 
     fit: Callable[..., Any] = _metric
-    """From vectors, places of labels, number of classes and weights to a head with `answers`, whose
+    """From vectors, label indices, number of classes and weights to a head with `answers`, whose
     temperature and bound are 1 and whose prior is `natural`."""
     apart: Callable[..., np.ndarray] = _apart
     """From vectors, labels and head to the distances between examples of different classes."""
@@ -169,7 +171,7 @@ class Rule(NamedTuple):
     temperature: float = TEMPERATURE
     """The expected temperature."""
     tried: Float[np.ndarray, " k"] = TEMPERATURES
-    folds: int = FOLDS
+    folds: int = MAX_FOLDS
 
 
 def fit_head(
@@ -205,7 +207,7 @@ def fit_head(
             for train, test in folds(y, same, groups, most=rule.folds)
         ]
     if not found:
-        bound = max(APART * float(np.median(rule.apart(x, y, head))), 1e-6)
+        bound = max(NOVELTY_BOUND * float(np.median(rule.apart(x, y, head))), 1e-6)
         return head._replace(temperature=rule.temperature * (1 + 1 / ways), bound=bound)
     logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
     scaled = logits[None] / rule.tried[:, None, None] + log_shares(EXAMPLES, counts) - natural
@@ -213,7 +215,7 @@ def fit_head(
     logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
     gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
     gain -= PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
-    bound = max(float(np.quantile(novelty, LEVEL, method="higher")), 1e-6)
+    bound = max(float(np.quantile(novelty, INTERVAL_LEVEL, method="higher")), 1e-6)
     return head._replace(temperature=float(rule.tried[np.argmax(gain)]), bound=bound)
 
 

@@ -34,8 +34,8 @@ OnItem = Callable[[int, int], object]
 """Called with how many of how many inputs have been read."""
 Numeric = Any
 """An array of NumPy, or of JAX where a function is traced for another program."""
-LARGEST = float(np.finfo(np.float32).max)
-MISSING = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+MISSING_VALUE = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
 """Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
 `None` is missing in this spelling only, and a few more."""
 
@@ -80,7 +80,7 @@ def checked_array(
 
 
 def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]]:
-    """The classes in order, and the place of each of `n` labels among them.
+    """The classes in order, and the index of each of `n` labels among them.
 
     **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
     """
@@ -221,7 +221,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
             f"expected targets of shape [{n}, {problem.outputs}], got {list(targets.shape)}; "
             "scikit-learn's MultiOutputRegressor fits one regressor for each of several targets"
         )
-    odd = np.argwhere(~(np.abs(targets) <= LARGEST))
+    odd = np.argwhere(~(np.abs(targets) <= MAX_FLOAT32))
     if len(odd):
         raise ValueError(
             f"expected finite targets, got {targets[tuple(odd[0])]:g} in example {odd[0, 0] + 1} "
@@ -231,7 +231,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
 
 
 def places_of(labels: Iterable[object], classes: np.ndarray) -> Int[np.ndarray, " n"]:
-    """The place of each label among the `classes`. Numbers may come as texts ("1.0" is 1), and
+    """The index of each label among the `classes`. Numbers may come as texts ("1.0" is 1), and
     texts in any Unicode form.
 
     **Raises** `ValueError` for a label that is no class.
@@ -259,7 +259,7 @@ def _key(label: Any, number: bool) -> str | float:
 def missing(cell: Any) -> bool:
     """Whether the cell is empty."""
     if isinstance(cell, str):
-        return bool(MISSING.fullmatch((text := cell.strip()).lower())) or text == "None"
+        return bool(MISSING_VALUE.fullmatch((text := cell.strip()).lower())) or text == "None"
     try:
         return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
     except TypeError:  # pandas' NA equals nothing, not even itself

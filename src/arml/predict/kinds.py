@@ -258,7 +258,7 @@ class Inputs(Form):
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
                 if not any(folder.iterdir()):
-                    asked.tell(f"the folder {folder} is empty: it is no class")
+                    asked.tell(f"the folder {folder} is empty: it is not a class")
         return self._kept(path, source.files, x, source.labels, bad, asked)
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
@@ -268,7 +268,9 @@ class Inputs(Form):
             try:
                 found = [re.search(group, name) for name in names]
             except re.error as error:
-                raise ValueError(f"--group {group!r} is no regular expression: {error}") from None
+                raise ValueError(
+                    f"--group {group!r} is not a regular expression: {error}"
+                ) from None
             if not any(found):
                 raise ValueError(
                     f"--group {group!r} is found in the path of no {self.one}, such as {names[0]}"
@@ -292,7 +294,7 @@ class Inputs(Form):
     ) -> tuple[Predictor, list[str]]:
         """The predictor of a table's rows, and their names; rows whose target is empty are no
         examples, but `asked.unlabelled`. **Raises** `ValueError` for a kind of files alone."""
-        raise ValueError(f"{self.many} are no rows of a table: {self.advice}")
+        raise ValueError(f"{self.many} are not rows of a table: {self.advice}")
 
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The inputs among and below these paths."""

@@ -44,7 +44,7 @@ from arml.nn.networks import Body
 from arml.predict import models
 from arml.predict.base import LEARNER, Predictor, TaskLearner, softmax
 from arml.predict.files import (
-    AGAIN,
+    GET_LEARNER_AGAIN,
     LEARNED,
     SUPPORT,
     WEIGHTS,
@@ -106,7 +106,7 @@ class Content(msgspec.Struct):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FewShotLearner(TaskLearner):
-    """A meta-trained learner, ready for tasks of one's own; `arml.load` opens one.
+    """A meta-trained learner, ready for your own tasks; `arml.load` opens one.
 
         learner = arml.load("regression2d")
         learner.problem, learner.families
@@ -309,7 +309,7 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
     """
     where = str(folder / CONFIG_FILE)
     # The checksum says that it is as it was written, not that it means anything.
-    known = read_as(Content, read_checked(folder, LEARNED), where, AGAIN)
+    known = read_as(Content, read_checked(folder, LEARNED), where, GET_LEARNER_AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
     arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
@@ -351,7 +351,7 @@ def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> FewSho
     """Write a run's learner as a folder to share, its temperature chosen on `tasks` validation
     tasks (0 for none; they need the run's data).
 
-    **Raises** `RunError` for a folder that is no run, or if it cannot be written.
+    **Raises** `RunError` for a folder that is not a run, or if it cannot be written.
     """
     check_free(Path(folder), predictor=False)  # before the work
     opened = Run(run)
@@ -384,7 +384,7 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
     from scipy.special import log_softmax
 
     n = len(y)
-    # A class that a task lacks has a logit of about -1e9, and is no class of this task.
+    # A class that a task lacks has a logit of about -1e9, and is not a class of this task.
     there = ~(logits < logits.max(axis=1, keepdims=True) - LACKING)
     sure = n / (n + there.sum(axis=1))
 

@@ -20,7 +20,7 @@ from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
     ENCODED,
-    SHIPPED,
+    SHIPPED_LEARNERS,
     check_predictor,
     locate,
     unpacked,
@@ -33,7 +33,7 @@ from arml.results.folder import CONFIG_FILE
 
 
 def load(learner: Any, model: Any = None, *, x: object = None, **options: object) -> TaskLearner:
-    """A learner, ready for tasks of one's own.
+    """A learner, ready for your own tasks.
 
         learner = arml.load("regression2d")
         predictor = learner.adapt([[0, 1], [1, 1], [2, 1], [3, 1], [4, 1]], [0, 1, 2, 3, 4])
@@ -55,7 +55,7 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
     """
     estimator = None
     if (kind := predicts(learner)) is not None:
-        table = SHIPPED / ("tables" if kind == "classification" else "tables-regression")
+        table = SHIPPED_LEARNERS / ("tables" if kind == "classification" else "tables-regression")
         holding = (name for name, one in untrained().items() if one.holds(x))
         learner, estimator = next(holding, table), learner
     elif predicts(model) is not None or (str(model) in NAMED and not Path(str(model)).exists()):

@@ -40,7 +40,7 @@ FOREST, BOOSTING = "random forest", "gradient boosting"
 LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
 PRIOR = 4.0
 """How many examples the prior of the weights counts as much as."""
-ROUNDS = 200
+WEIGHT_ROUNDS = 200
 """Of EM, which has converged by then to three digits."""
 PROCESSED = 300
 """Examples up to which a Gaussian process is fitted: its time grows with their cube."""
@@ -78,9 +78,9 @@ class Choice:
     x: np.ndarray
     """All inputs `[n, ...]`."""
     y: np.ndarray
-    """The places of their labels among the classes; for numbers their targets, as floats."""
+    """The indices of their labels among the classes; for numbers their targets, as floats."""
     parts: Sequence[Places]
-    """The places of the examples that are left out together, for each fold."""
+    """The indices of the examples that are left out together, for each fold."""
     known: dict[bytes, dict[str, Outputs]] = field(default_factory=dict)
     """The results of `others`."""
 
@@ -158,7 +158,7 @@ def model_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
     n, k = own.shape
     prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
     chances, weights = np.maximum(own, _LEAST), prior
-    for _ in range(ROUNDS):
+    for _ in range(WEIGHT_ROUNDS):
         # The expected number of examples that each model explains.
         explained = (1 / (chances @ weights)) @ chances * weights
         weights = (explained + PRIOR * prior) / (n + PRIOR)

@@ -39,11 +39,11 @@ _FREE = {QUERIES: "n", HEIGHT: "height", WIDTH: "width"}
 """Names of the sizes that are known only when the file runs."""
 ANY_PICTURES = jax.ShapeDtypeStruct((QUERIES, HEIGHT, WIDTH, 3), np.uint8)
 """Pictures of any number and size."""
-OPSET = 18
+ONNX_OPSET = 18
 """Version of the operators."""
-IR = 9
+ONNX_IR_VERSION = 9
 """Version of the file format."""
-PREFIX = "extractor_"
+EXTRACTOR_PREFIX = "extractor_"
 """The beginning of the names of a frozen model's own values."""
 
 
@@ -60,8 +60,8 @@ class Graph:
         helper = self.onnx.helper
         self.file = helper.make_model(
             helper.make_graph([], "arml", [], []),
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR,
+            opset_imports=[helper.make_opsetid("", ONNX_OPSET)],
+            ir_version=ONNX_IR_VERSION,
             producer_name="arml",
         )
         helper.set_model_props(self.file, metadata)
@@ -209,7 +209,7 @@ def _iota(graph: Graph, equation: _Equation) -> str:
 
 
 Operator = str | Callable[..., str]
-ELEMENTWISE: dict[str, Operator] = {
+ELEMENTWISE_OPERATORS: dict[str, Operator] = {
     **{name: name.capitalize() for name in ("add", "sub", "mul", "div", "max", "min", "pow")},
     **{name: name.capitalize() for name in ("neg", "abs", "sign", "floor", "round", "sqrt")},
     **{name: name.capitalize() for name in ("exp", "log", "tanh", "erf", "sin", "cos", "atan")},
@@ -234,7 +234,7 @@ ELEMENTWISE: dict[str, Operator] = {
     ),
 }
 """The operators of primitives that work on each entry; they broadcast on their own."""
-WHOLE: dict[str, Operator] = {
+ARRAY_OPERATORS: dict[str, Operator] = {
     "reshape": _reshape,
     "squeeze": _reshape,
     "transpose": lambda graph, equation, x: graph(
@@ -253,8 +253,8 @@ WHOLE: dict[str, Operator] = {
     "conv_general_dilated": _convolution,
 }
 """The operators of primitives that need their inputs in full shape."""
-SAME = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_barrier"}
-LOOPS = {"scan", "while", "cond"}
+IDENTITIES = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_barrier"}
+LOOP_PRIMITIVES = {"scan", "while", "cond"}
 
 
 # The conversion of a traced function.
@@ -282,14 +282,14 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
     name, params = equation.primitive.name, equation.params
     given = [atom.aval.shape for atom in equation.invars]
     out = [variable.aval.shape for variable in equation.outvars]
-    if name in SAME:
+    if name in IDENTITIES:
         return values
     if name == "broadcast_in_dim":
         (value,), sizes = values, [1] * len(out[0])
         for place, size in zip(params["broadcast_dimensions"], graph.stored(value), strict=True):
             sizes[place] = size
         return [graph.reshape(value, sizes)]
-    keys = () if name in LOOPS else ("jaxpr", "call_jaxpr", "call")
+    keys = () if name in LOOP_PRIMITIVES else ("jaxpr", "call_jaxpr", "call")
     inner = next((params[key] for key in keys if key in params), None)
     constants = not any(isinstance(value, str) for value in values)
     if constants and [*map(np.shape, values)] == given and not any(map(free, out)):
@@ -299,8 +299,8 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
         return results if isinstance(results, Sequence) else [results]
     if inner is not None:
         return _run(graph, inner.jaxpr, inner.consts, values)
-    operator = ELEMENTWISE.get(name) or WHOLE.get(name)
-    if name in ELEMENTWISE:
+    operator = ELEMENTWISE_OPERATORS.get(name) or ARRAY_OPERATORS.get(name)
+    if name in ELEMENTWISE_OPERATORS:
         stored = np.broadcast_shapes(*map(graph.stored, values))
     else:
         values, stored = [*map(graph.whole, values, given)], out[0]
@@ -386,7 +386,7 @@ def _frozen_model(graph: Graph, equation: _Equation, x: _Value) -> str:
     """Copy the nodes and weights that the model's output needs."""
     extractor = equation.params["extractor"]
     model = _copied(graph.onnx, extractor)
-    output = PREFIX + extractor.output
+    output = EXTRACTOR_PREFIX + extractor.output
     needed, nodes = {output}, []
     for node in reversed(model.graph.node):
         if needed & {*node.output}:
@@ -394,8 +394,8 @@ def _frozen_model(graph: Graph, equation: _Equation, x: _Value) -> str:
             subgraphs = [a.g for a in node.attribute if a.HasField("g")]
             needed |= {*node.input, *(n for g in subgraphs for m in g.node for n in m.input)}
     for name, value in {extractor.input: x, **extractor.texts}.items():
-        if PREFIX + name in needed:
-            graph("Identity", value, output=PREFIX + name)
+        if EXTRACTOR_PREFIX + name in needed:
+            graph("Identity", value, output=EXTRACTOR_PREFIX + name)
     graph.nodes.extend(reversed(nodes))
     graph.weights.extend(each for each in model.graph.initializer if each.name in needed)
     versions = graph.file.opset_import
@@ -404,7 +404,7 @@ def _frozen_model(graph: Graph, equation: _Equation, x: _Value) -> str:
     return output
 
 
-WHOLE["frozen_model"] = _frozen_model
+ARRAY_OPERATORS["frozen_model"] = _frozen_model
 
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
@@ -424,17 +424,17 @@ def _copied(onnx: Any, extractor: Extractor) -> Any:
             tensor.raw_data = bytes(rest[: int(at["length"])] if "length" in at else rest)
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
-    version = next((one.version for one in model.opset_import if not one.domain), OPSET)
-    if version != OPSET:
+    version = next((one.version for one in model.opset_import if not one.domain), ONNX_OPSET)
+    if version != ONNX_OPSET:
         try:
-            model = onnx.version_converter.convert_version(model, OPSET)
+            model = onnx.version_converter.convert_version(model, ONNX_OPSET)
         except Exception as error:  # the converter raises RuntimeError and others
             raise ValueError(
                 f"the operators of {name} have version {version}, which could not be converted to "
-                f"{OPSET} ({' '.join(str(error).split())[:100]}): export it with "
-                f"opset_version={OPSET}"
+                f"{ONNX_OPSET} ({' '.join(str(error).split())[:100]}): export it with "
+                f"opset_version={ONNX_OPSET}"
             ) from error
-    return onnx.compose.add_prefix(model, PREFIX)
+    return onnx.compose.add_prefix(model, EXTRACTOR_PREFIX)
 
 
 # The files.

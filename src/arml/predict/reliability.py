@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from arml.predict.folds import FOLDS, Numbers, Places, folds, units_of
+from arml.predict.folds import MAX_FOLDS, Numbers, Places, folds, units_of
 from arml.results.files import Json
 
 FEW = 60
@@ -39,9 +39,9 @@ than the predictor. It suits simulated tables (`benchmarks/results/intervals.jso
 holds 87 to 96%; the correction of [4] is 2.1 for ten folds."""
 _FAR = 6.0
 """A number is far off if its residual is so many times the median residual."""
-Z = 1.959964
+Z_95 = 1.959964
 """The 97.5% quantile of the normal distribution."""
-_SHOWN = 5
+_MAX_SHOWN = 5
 """Examples that are named in words."""
 MEAN = "always the mean"
 """The simplest regression, which every other should beat."""
@@ -93,7 +93,7 @@ class Evaluation:
         """Wilson's 95% interval of the accuracy, from the `independent` examples."""
         if not len(self.labels):
             return 0.0, 1.0
-        n, share = self.independent / self.overlap / Z**2, self.accuracy
+        n, share = self.independent / self.overlap / Z_95**2, self.accuracy
         middle, half = share + 1 / (2 * n), math.sqrt(share * (1 - share) / n + 1 / (4 * n**2))
         return max((middle - half) / (1 + 1 / n), 0.0), min((middle + half) / (1 + 1 / n), 1.0)
 
@@ -130,7 +130,7 @@ class Evaluation:
 
     @property
     def mistakes(self) -> Int[np.ndarray, " wrong"]:
-        """The places of the wrong predictions, the least likely label first [1]."""
+        """The indices of the wrong predictions, the least likely label first [1]."""
         wrong = np.flatnonzero(self.guesses != self.labels)
         own = self.probabilities[wrong, self.labels[wrong]]
         return wrong[np.argsort(own, kind="stable")]
@@ -387,14 +387,14 @@ def classification_reliability(
     model: str | None = None,
     *,
     repeats: int | None = None,
-    most: int = FOLDS,
+    most: int = MAX_FOLDS,
 ) -> Reliability:
     """Leave examples out, and predict them by what learned from the others.
 
     **Arguments**
 
     - `refit`: learns everything from the first places, and predicts the second: see `Refit`.
-    - `y`: the place of each label among the `classes`.
+    - `y`: the index of each label among the `classes`.
     - `same`: equal inputs have the same number: see `equal_inputs`. None: all differ.
     - `groups`: examples that belong together have the same number. None: none do.
     - `model`: the name of the model that is checked; the first if not given.
@@ -433,7 +433,7 @@ def regression_reliability(
     groups: Numbers | None = None,
     model: str | None = None,
     *,
-    most: int = FOLDS,
+    most: int = MAX_FOLDS,
 ) -> NumberReliability:
     """As `classification_reliability`, for targets `y`."""
     y = y.astype(np.float64).reshape(len(y), -1)
@@ -455,7 +455,7 @@ def regression_reliability(
 def left_out(
     refit: Refit, folds: Iterable[tuple[Places, Places]], n: int
 ) -> tuple[Places, dict[str, np.ndarray]]:
-    """The places of those of `n` examples that were left out, and the mean prediction of each by
+    """The indices of those of `n` examples that were left out, and the mean prediction of each by
     each model."""
     sums, times = dict[str, np.ndarray](), np.zeros(n, int)
     for train, test in folds:
@@ -480,7 +480,7 @@ def conformal_rank(level: float, n: int, independent: int | None = None) -> int 
 
 
 def _copies(same: Numbers | None, y: np.ndarray) -> tuple[Copies, Copies]:
-    """The places of equal inputs with one label or target, and of those with several."""
+    """The indices of equal inputs with one label or target, and of those with several."""
     if same is None:
         return (), ()
 
@@ -505,13 +505,13 @@ def _equal(copies: Copies, conflicts: Copies, names: Sequence[str], what: str) -
 
 
 def _first(texts: Sequence[str], rest: str) -> list[str]:
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"and {more} {rest}"] if more > 0 else [])]
+    more = len(texts) - _MAX_SHOWN
+    return [*texts[:_MAX_SHOWN], *([f"and {more} {rest}"] if more > 0 else [])]
 
 
 def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(texts) - _MAX_SHOWN
+    return ", ".join(texts[:_MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def digits_of(targets: np.ndarray, digits: int = 6) -> int:

@@ -4,7 +4,7 @@
     predictor = arml.load("photos", LogisticRegression()).adapt(files, labels)
 
 An estimator is anything with `fit` and `predict_proba`, or `fit` and `predict` for numbers. It
-learns the places of the labels: 0, 1, ... A saved predictor holds the examples and the estimator's
+learns the indices of the labels: 0, 1, ... A saved predictor holds the examples and the estimator's
 class and parameters, and is fitted again: nothing is pickled.
 """
 

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from arml.predict.inputs import LARGEST, alike, missing
+from arml.predict.inputs import MAX_FLOAT32, alike, missing
 
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
@@ -263,7 +263,7 @@ class Number(Column, frozen=True, tag="number"):
         """Also of an array, without a loop."""
         if self.unit or not isinstance(cells, np.ndarray):
             return super().parse(cells)
-        odd = np.abs(cells) > LARGEST
+        odd = np.abs(cells) > MAX_FLOAT32
         return np.where(odd, np.nan, cells), np.flatnonzero(odd).tolist()
 
 
@@ -575,7 +575,7 @@ def _number(cell: AnyCell) -> float | None:
             value = cell.total_seconds()
         elif is_number(cell):
             value = float(cell)
-    return value if abs(value) <= LARGEST else None
+    return value if abs(value) <= MAX_FLOAT32 else None
 
 
 def split_number(cell: AnyCell) -> tuple[str, str, str] | None:

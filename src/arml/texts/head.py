@@ -29,7 +29,7 @@ from arml.predict.head import Rule
 from arml.predict.inputs import EXAMPLES
 from arml.predict.scikit import logistic
 
-HASHED = 2**16
+HASH_BUCKETS = 2**16
 """Hashes of words, and of n-grams of characters."""
 SLOTS = 4096
 """Words and n-grams of a text that are kept, at most."""
@@ -72,14 +72,14 @@ def counts_of(vectors: Float[np.ndarray, "n d"]) -> csr_array:
     slots = vectors[:, -SLOTS:].astype(np.int64)
     rows, places = np.nonzero(slots)
     hashes, counts = np.divmod(slots[rows, places], MOST)
-    return csr_array((counts.astype(np.float64), (rows, hashes)), (len(vectors), 2 * HASHED))
+    return csr_array((counts.astype(np.float64), (rows, hashes)), (len(vectors), 2 * HASH_BUCKETS))
 
 
 def features(vectors: Float[np.ndarray, "n d"], rarity: Float[np.ndarray, " hashes"]) -> csr_array:
     """z `[n, dimension + hashes]`, from the vectors of texts."""
     z, meaning = counts_of(vectors), vectors[:, :-SLOTS]
     rows = np.repeat(np.arange(len(vectors)), np.diff(z.indptr))
-    block = 2 * rows + (z.indices >= HASHED)
+    block = 2 * rows + (z.indices >= HASH_BUCKETS)
     values = (1 + np.log(z.data)) * rarity[z.indices]
     sizes = np.sqrt(np.bincount(block, values**2, minlength=2 * len(vectors)))
     length = (WORDS if meaning.shape[1] else 1.0) / np.sqrt(2)

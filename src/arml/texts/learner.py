@@ -16,15 +16,15 @@ from arml.predict.inputs import EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import HASHED, MOST, RULE, SLOTS, axes_of
+from arml.texts.head import HASH_BUCKETS, MOST, RULE, SLOTS, axes_of
 
-_COUNTED = {"n_features": HASHED, "norm": None, "alternate_sign": False}
+_COUNTED = {"n_features": HASH_BUCKETS, "norm": None, "alternate_sign": False}
 HASHES = (
     HashingVectorizer(**_COUNTED),
     HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNTED),
 )
 """Of words, and of n-grams of two to five characters within words."""
-WITHOUT = "the words of the texts alone: pip install 'arml[texts]' adds their meaning"
+WITHOUT_ENCODER = "the words of the texts alone: pip install 'arml[texts]' adds their meaning"
 
 
 class TextLearner(EncodedLearner):
@@ -51,11 +51,11 @@ class TextLearner(EncodedLearner):
     def facts(self) -> Json:
         """Everything on which the vectors depend, as plain data."""
         encoder = self.encoder.facts if self.encoder else {"model": "none"}
-        return {**encoder, "hashed": [HASHED, SLOTS]}
+        return {**encoder, "hashed": [HASH_BUCKETS, SLOTS]}
 
     @property
     def notes(self) -> list[str]:
-        return [f"texts: {WITHOUT if self.encoder is None else self.facts['model']}"]
+        return [f"texts: {WITHOUT_ENCODER if self.encoder is None else self.facts['model']}"]
 
     def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
         return self.vectors([str(content)])[0]
