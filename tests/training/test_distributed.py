@@ -70,6 +70,7 @@ def same(one, other):
         np.testing.assert_allclose([*a.values()], [*b.values()], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_stops_both_and_one_process_goes_on(tmp_path):
     two, one = tmp_path / "two", tmp_path / "one"
     said = begun([*LINES, "--steps", "100000"], two)

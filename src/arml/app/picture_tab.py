@@ -220,7 +220,7 @@ def _opened(data: bytes, tab: Tab) -> Predictor:
     try:
         predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
     except (ValueError, OSError) as error:
-        raise ValueError(f"this is no predictor that the page kept: {error}") from error
+        raise ValueError(f"this is not a predictor that the page kept: {error}") from error
     if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
         raise ValueError("this predictor reads no pictures: use arml predict")
     return predictor

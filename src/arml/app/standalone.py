@@ -95,7 +95,7 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
         return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
     extractor = predictor.learner.extractor
-    assert extractor is not None, "pictures that are no pixels have one"
+    assert extractor is not None, "pictures that are not pixels have one"
     vectors = partial(vectors_of, extractor=extractor)
     write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
     n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]

@@ -89,7 +89,7 @@ def decode(
             parts = crop if isinstance(crop, Sequence) else [crop or 1.0]
             picture.draft(None, (max(math.ceil(SPARE * size / min(parts)), TINY),) * 2)
         picture.load()
-        with contextlib.suppress(Exception):  # damaged EXIF data are no reason to refuse a picture
+        with contextlib.suppress(Exception):  # a picture with damaged EXIF data is readable
             picture = picture if box else _quietly(lambda: ImageOps.exif_transpose(picture))
     except Exception as error:  # damaged data raise errors of many kinds
         cut = "truncated" in str(error)
@@ -222,7 +222,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
 
 
 class UnreadableError(ValueError):
-    """A file that is no picture: `where` it is, and the `problem` in words."""
+    """A file that is not a picture: `where` it is, and the `problem` in words."""
 
     def __init__(self, where: str, problem: str) -> None:
         self.where, self.problem = where, problem

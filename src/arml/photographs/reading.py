@@ -20,7 +20,7 @@ from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, open
 _SMALL = 32
 """Pixels a side of the pictures that `starter` reads."""
 FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
-"""The types of pictures that are no arrays."""
+"""The types of pictures that are not arrays."""
 
 
 def pixels_of(

@@ -78,7 +78,7 @@ def folds(
 def units_of(y: np.ndarray, same: Numbers | None = None, groups: Numbers | None = None) -> Numbers:
     """The unit of each example: the examples of a unit are left out together. These are copies
     (equal inputs whose labels or targets are equal, too) and the examples of a group. Equal inputs
-    with several labels are no copies: their input does not decide the label."""
+    with several labels are not copies: their input does not decide the label."""
     unit, parts = np.arange(len(y)), []
     if same is not None and len(y):
         several = np.bincount(np.unique(np.stack([same, _pairs(same, y)]), axis=1)[0]) > 1

@@ -234,7 +234,7 @@ def places_of(labels: Iterable[object], classes: np.ndarray) -> Int[np.ndarray, 
     """The index of each label among the `classes`. Numbers may come as texts ("1.0" is 1), and
     texts in any Unicode form.
 
-    **Raises** `ValueError` for a label that is no class.
+    **Raises** `ValueError` for a label that is not a class.
     """
     numbers = classes.dtype.kind in "biuf"
     known = {_key(label, numbers): place for place, label in enumerate(classes.tolist())}

@@ -471,7 +471,7 @@ def conformal_rank(level: float, n: int, independent: int | None = None) -> int 
     conformal prediction [2]; None if they are too few. If some belong together, the `independent`
     ones count: the rank is the same share of them.
 
-    **Raises** `ValueError` for a level that is no share."""
+    **Raises** `ValueError` for a level outside of 0 to 1."""
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, such as 0.9, got {level:g}")
     few = independent or n

@@ -110,7 +110,7 @@ async function takePictures(take) {
   dialog.onclose = () => stream?.getTracks().forEach((track) => track.stop());
 }
 
-/** A file as base64, at most `side` pixels a side; an Error that names the file if it is no picture. */
+/** A file as base64, at most `side` pixels a side; an Error that names the file if it is not a picture. */
 export async function prepared(file, side) {
   if (/hei[cf]/i.test(file.type) || /\.hei[cf]$/i.test(file.name))
     throw new Error(`${file.name}: HEIC pictures cannot be read here: save it as JPEG or PNG`);
