@@ -109,7 +109,7 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
         ("classify", {"classes": [twice, twice], "queries": [good]}, "named 'a'"),
         ("classify", {"classes": [twice, long], "queries": [good]}, "1 to 60 letters"),
         ("classify", {"classes": [twice], "queries": [good]}, "2 or more classes, got 1"),
-        ("open", {"predictor": packet}, "no predictor that the page kept"),
+        ("open", {"predictor": packet}, "not a predictor that the page kept"),
     ):
         got, answer = asked(site, f"/{site.token}/{path}", content)
         assert got == 400, answer

@@ -129,7 +129,7 @@ def test_what_is_no_folder_of_seeds_of_one_experiment_is_refused_before_the_work
         (f"evaluate {tmp_path}/short", "seed-1 is at step 10 of 20: train it to the end"),
         (f"evaluate {maml} --against {maml}", "twice: name another folder"),
         (f"evaluate {place}", "there are runs in it: name one, such as"),
-        (f"train regression2d/maml --run {run} --seeds 2", f"{run} is a run, and no folder for"),
+        (f"train regression2d/maml --run {run} --seeds 2", f"{run} is a run, not a folder for"),
         (f"tune regression2d/maml --run {maml} --trials 2", f"a sweep, got {maml} with runs"),
     ):
         _, error = command(words, code=2)
