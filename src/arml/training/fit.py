@@ -593,9 +593,12 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The result of `fit`, from which `arml.fit(fitted, tasks, steps=...)` continues.
+    """The result of `fit`.
 
-    fitted.learner, fitted.step, fitted.history[-1]["loss"]; fitted.save("learner")
+    `arml.fit(fitted, tasks, steps=...)` continues the training.
+
+        fitted.learner, fitted.step, fitted.history[-1]["loss"]
+        fitted.save("learner")
     """
 
     learner: MetaLearner
