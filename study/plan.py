@@ -85,7 +85,7 @@ SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", {"scale": 1.0, "learn_scale": False}),
     "maml": ("maml", {}),
     "proto-maml": ("proto-maml", {}),
-    "arml": ("arml", {}),
+    "arml": ("arml", {"gate": "both", "inner_steps": 1}),
     "arml-paper": ("arml-paper", {}),
 }
 """The methods that `study.rates` searches alike, by name: the recipe, and its options."""

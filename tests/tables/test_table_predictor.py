@@ -383,6 +383,7 @@ def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):
     assert arml.load_predictor("kept").reliability().notes[0] in said
     assert note.replace("day", "step") in command(f"{words} day --order step")[1]
     assert "no column 'kind' to order by" in command(f"{words} day --order kind", code=2)[1]
+    assert "predicted from those before" not in command(f"{words} day")[1]
     found = arml.load("tables-regression").adapt({"x": x, "day": days}, x + 5 * late)
     assert "error" in found.reliability().notes[0]
 

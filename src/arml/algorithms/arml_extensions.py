@@ -422,11 +422,10 @@ class ExtendedARMLOptions(InnerOptions):
         relational = None
         if self.gate in ("code", "both"):
             options = replace(paper(problem), vertices=self.vertices)
-            relational, length = options.encoder(problem, keys), options.width * 2
-            gate: Any = options.modulation(learned, length, problem, keys)
-            size = length + (self.vertices if self.gate == "both" else 0)
+            relational, size = options.encoder(problem, keys), options.width * 2
+            gate: Any = options.modulation(learned, size, problem, keys)
             if self.gate == "both":
-                modulate = CodeThenReading(gate, modulate)
+                modulate, size = CodeThenReading(gate, modulate), size + self.vertices
             else:
                 encode, modulate, relational = relational, gate, None
         # Learned rates have the structure of the network that descends.
