@@ -185,13 +185,13 @@ def accuracy(pictures: Path) -> Result:
     support = np.concatenate([np.flatnonzero(y == k)[:few] for k in range(len(by_class))])
     query = np.setdiff1d(np.arange(len(y)), support)
     whole = [arml_decode.size_of(one, where="a picture") for one in data]
-    usual, vectors = arml_decode.SPARE, {}
+    usual, vectors = arml_decode.SPARE_RESOLUTION, {}
     for name, spare in (("whole", 1e6), ("usual", usual)):
-        arml_decode.SPARE = spare
+        arml_decode.SPARE_RESOLUTION = spare
         small = [arml_decode.decode(one, size=size, where="a picture", crop=True) for one in data]
         wide = [arml_decode.resize(one, learner.extractor.size) for one in small]
         vectors[name] = np.concatenate([learner.extractor(one[None]) for one in wide])
-    arml_decode.SPARE = usual
+    arml_decode.SPARE_RESOLUTION = usual
     answers = {
         name: learner.adapt(v[support], y[support]).predict_proba(v[query])
         for name, v in vectors.items()

@@ -40,7 +40,7 @@ from arml.nn.edges import histograms
 from arml.photographs.learner import PhotoLearner
 from arml.predict.base import softmax
 from arml.predict.encoded import EncodedPredictor
-from arml.predict.head import TEMPERATURES, unit_roots
+from arml.predict.head import TEMPERATURE_GRID, unit_roots
 from common import HERE, machine, write
 
 RESULTS = HERE / "results" / "photos.json"
@@ -260,7 +260,7 @@ def estimated(families: list[Family], learner: PhotoLearner, shots: int, n: int)
         found: dict[str, list[float]] = {"accuracy": [], "top probability above": []}
         if shots == 1:
             others = [task for other, every in tasks.items() if other != name for task in every]
-            common = min(TEMPERATURES, key=lambda t: sum(loss(c / t, y) for _, c, y in others))
+            common = min(TEMPERATURE_GRID, key=lambda t: sum(loss(c / t, y) for _, c, y in others))
         for predictor, cosines, wanted in own:
             chances = softmax(cosines / (common if shots == 1 else predictor.head.temperature))
             right = float(np.mean(chances.argmax(axis=1) == wanted))

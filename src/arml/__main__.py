@@ -5,7 +5,7 @@ import io
 import signal
 import sys
 
-BUSY = {"train", "tune", "grow", "evaluate"}
+LONG_COMMANDS = {"train", "tune", "grow", "evaluate"}
 """Commands that take many steps, or learn many tasks."""
 
 
@@ -25,7 +25,7 @@ def program() -> int:
     gc.set_threshold(50_000, 20, 100)
     write_everything()
     try:
-        if BUSY.intersection(sys.argv):
+        if LONG_COMMANDS.intersection(sys.argv):
             from arml.results.machine import use_memory_again
 
             use_memory_again()

@@ -349,7 +349,7 @@ def test_the_command_refuses_in_a_line(monkeypatch, tmp_path, command):
 
 
 def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch):
-    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     half = [socket.create_connection(("127.0.0.1", site.port)) for _ in range(100)]
     for one in half:
         one.sendall(b"GET / HTTP/1.1\r\n")
@@ -363,7 +363,7 @@ def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch
 
 @pytest.mark.parametrize("token", [True, False])
 def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
-    monkeypatch.setattr(server, "PATIENCE", 0.4)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.4)
     path = f"/{site.token if token else 'none'}/classify"
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", site.port), timeout=0.1) as slow:

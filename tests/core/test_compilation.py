@@ -28,7 +28,7 @@ def test_this_xla_knows_every_setting():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for name in ("JAX_COMPILATION_CACHE_DIR", *cli.SETTINGS):
+    for name in ("JAX_COMPILATION_CACHE_DIR", *cli.JAX_CACHE_SETTINGS):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
     monkeypatch.setenv("ARML_CACHE", str(tmp_path))
@@ -88,7 +88,7 @@ def test_an_empty_program_of_a_full_disk_is_removed(folder):
 
 
 def test_the_oldest_programs_make_room(folder, monkeypatch):
-    monkeypatch.setattr(cli, "CACHED", 250)
+    monkeypatch.setattr(cli, "MAX_CACHE_BYTES", 250)
     (folder / "processor").mkdir(parents=True)
     for age in range(5):
         path = folder / "processor" / str(age)

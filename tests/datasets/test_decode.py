@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from arml.datasets.decode import BLUR, FILTERS, blur, decode, resize
+from arml.datasets.decode import BLUR_DEVIATION, FILTERS, blur, decode, resize
 
 RED = (200, 40, 10)
 NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8))
@@ -167,7 +167,7 @@ def test_blur_is_a_gaussian_of_its_width():
     point[32, 32] = 255
     row = blur(point)[..., 0].astype(float).sum(0)
     width = np.sqrt((row * (np.arange(64) - 32) ** 2).sum() / row.sum())
-    assert width == pytest.approx(64 * BLUR, rel=0.15)  # its tails are cut off
+    assert width == pytest.approx(64 * BLUR_DEVIATION, rel=0.15)  # its tails are cut off
     np.testing.assert_array_equal(blur(np.full((32, 32, 3), 77, np.uint8)), 77)
 
 

@@ -21,9 +21,9 @@ from arml.photographs.learner import PhotoLearner
 from arml.predict.folds import equal_inputs
 from arml.predict.head import (
     CENTRE_VARIANCE,
+    COVARIANCE_SHRINKAGE,
     DEGREES_OF_FREEDOM,
-    SHRINKAGE,
-    TEMPERATURE,
+    HEAD_TEMPERATURE,
     fit_head,
     fit_metric,
     traced_factor,
@@ -75,7 +75,7 @@ def test_head_is_a_cosine_in_the_regularised_metric(rng, shares):
     means = np.stack([u[y == k].mean(axis=0) for k in range(3)])
     rows = u - means[y]
     metric = np.linalg.inv(
-        np.eye(20) + rows.T @ rows / (len(x) - 3 + DEGREES_OF_FREEDOM) / SHRINKAGE
+        np.eye(20) + rows.T @ rows / (len(x) - 3 + DEGREES_OF_FREEDOM) / COVARIANCE_SHRINKAGE
     )
     length = np.sqrt(np.einsum("kd,de,ke->k", means, metric, means))
     wanted = u @ metric @ means.T / length / np.linalg.norm(u, axis=1, keepdims=True)
@@ -115,7 +115,7 @@ def test_one_example_of_each_class_gives_the_cosine_of_centred_vectors(rng):
     head, z = fit_head(x, y, 3), unit_roots(x)
     u = z - z.mean(axis=0)
     unit = u / np.linalg.norm(u, axis=1, keepdims=True)
-    assert head.temperature == TEMPERATURE * (1 + 1 / 3)
+    assert head.temperature == HEAD_TEMPERATURE * (1 + 1 / 3)
     np.testing.assert_allclose(head.logits(x) * head.temperature, unit @ unit.T, atol=2e-5)
 
 
@@ -175,7 +175,7 @@ def test_temperature_follows_the_examples(rng):
     x, y = vectors(rng, n=60)
     clear = fit_head(x, y, 3).temperature
     mixed = fit_head(x, rng.permutation(y), 3).temperature
-    assert clear < TEMPERATURE < mixed
+    assert clear < HEAD_TEMPERATURE < mixed
 
 
 def test_all_kinds_of_pictures_have_the_same_vector(learner, tmp_path):

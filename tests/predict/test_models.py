@@ -13,7 +13,7 @@ from arml.nn.edges import EDGE_DIRECTIONS, SIDE_CELLS, histograms
 from arml.predict.base import softmax
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.learner import calibrated, mean_cross_entropy, temperature
-from arml.predict.models import PRIOR, fitted, model_weights, models_of, process
+from arml.predict.models import PRIOR_EXAMPLES, fitted, model_weights, models_of, process
 from untrained import untrained
 
 PICTURES = arml.Problem("classification", (16, 16, 3), 3, 2, 2, inputs="pictures")
@@ -77,8 +77,8 @@ def test_weights_are_where_the_slope_is_the_same_in_each_direction():
     rng, prior = np.random.default_rng(0), np.array([0.5, 0.25, 0.25])
     own = rng.beta(np.linspace(1, 4, 3), 2, size=(40, 3))
     found = model_weights(own)
-    slope = (own / (own @ found)[:, None]).sum(axis=0) + PRIOR * prior / found
-    np.testing.assert_allclose(slope, 40 + PRIOR, rtol=1e-2)
+    slope = (own / (own @ found)[:, None]).sum(axis=0) + PRIOR_EXAMPLES * prior / found
+    np.testing.assert_allclose(slope, 40 + PRIOR_EXAMPLES, rtol=1e-2)
     np.testing.assert_allclose(model_weights(np.zeros((0, 3))), prior)
     assert model_weights(np.tile([0.2, 0.99], (500, 1)))[1] > 0.99
     sure = np.tile([1.0, 0.5], (500, 1))

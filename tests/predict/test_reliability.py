@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from arml.predict.folds import equal_inputs, folds
 from arml.predict.reliability import (
-    MEAN,
-    OVERLAP,
+    ALWAYS_THE_MEAN,
+    OVERLAP_FACTOR,
     Z_95,
     Evaluation,
     NumberReliability,
@@ -85,7 +85,7 @@ def test_the_interval_counts_distinct_examples():
     assert found.accuracy == 0.5
     # Wilson's interval of a share p are the p0 with (p - p0)^2 = Z_95^2 p0 (1 - p0) OVERLAP / n.
     for end in found.interval:
-        assert (0.5 - end) ** 2 == pytest.approx(Z_95**2 * end * (1 - end) * OVERLAP / 4)
+        assert (0.5 - end) ** 2 == pytest.approx(Z_95**2 * end * (1 - end) * OVERLAP_FACTOR / 4)
     alone = Evaluation(found.classes, y[::10], found.probabilities[::10])
     assert alone.interval == pytest.approx(binomtest(2, 4).proportion_ci(method="wilson"), abs=1e-6)
     assert "over 40 examples, 4 of them distinct" in str(found)
@@ -238,7 +238,7 @@ def test_numbers_are_predicted_from_the_others():
         alone = Ridge(0.1).fit(x[kept], y[kept]).predict(x[i : i + 1])
         assert found.predictions[i, 0] == pytest.approx(alone.item())
     means = (y.sum() - y) / 9
-    assert found.errors[MEAN] == pytest.approx(np.sqrt(np.mean((means - y) ** 2)))
+    assert found.errors[ALWAYS_THE_MEAN] == pytest.approx(np.sqrt(np.mean((means - y) ** 2)))
     assert found.doubtful[0] == 5
     said = found.lines([f"row {i}" for i in range(10)])
     assert "always the mean" in said[0]
@@ -247,7 +247,7 @@ def test_numbers_are_predicted_from_the_others():
     assert any(line.startswith("check row 5: its target is") for line in said)
     assert np.isinf(found.errors["lost"])
     idle = regression_reliability(refit, y, model="mean")
-    assert idle.error == found.errors[MEAN]
+    assert idle.error == found.errors[ALWAYS_THE_MEAN]
     assert "no better than always answering the mean" in idle.lines([""] * 10)[1]
     alone = regression_reliability(refit, y[:1])
     assert "cannot be checked" in str(alone)

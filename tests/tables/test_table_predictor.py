@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 from sklearn.ensemble import BaggingClassifier
 
 import arml
-from arml.predict.reliability import MEAN
+from arml.predict.reliability import ALWAYS_THE_MEAN
 from arml.tables.predictor import MOST_ROWS, TablePredictor, widening
 
 RNG = np.random.default_rng(0)
@@ -216,7 +216,7 @@ def test_the_check_and_the_intervals_of_numbers_without_relation():
         x, y = rng.normal(size=(220, 500)), rng.normal(size=220)
         found = arml.load("tables-regression").adapt(x[:20], y[:20])
         checked = found.reliability()
-        ratios.append(checked.error[0] / checked.errors[MEAN][0])
+        ratios.append(checked.error[0] / checked.errors[ALWAYS_THE_MEAN][0])
         low, high = found.interval(x[20:], 0.8)
         held.append(np.mean((low < y[20:]) & (y[20:] < high)))
     assert np.mean(ratios) > 0.9

@@ -27,11 +27,11 @@ from arml.results.files import Json, read_as
 
 NAME_LENGTH = 60
 """Characters of a class's name."""
-MISTAKES = 12
+MAX_MISTAKES = 12
 """Mistakes that are shown."""
-THUMBNAIL = 96
+THUMBNAIL_SIDE = 96
 """Pixels a side of a preview."""
-_WAYS, _SHOTS, _QUERIES = 3, 5, 2
+_EXAMPLE_WAYS, _EXAMPLE_SHOTS, _EXAMPLE_QUERIES = 3, 5, 2
 """Of the example."""
 
 
@@ -148,7 +148,7 @@ def opened_predictor(tab: Tab, content: object) -> Json:
 
 def preview(content: object) -> Json:
     """The `picture` of the only query as the server reads it, which a browser may not show."""
-    (pixels,) = pixels_of(_members(_read(content).queries[:1]), THUMBNAIL, crop=1.0)
+    (pixels,) = pixels_of(_members(_read(content).queries[:1]), THUMBNAIL_SIDE, crop=1.0)
     return {"picture": as_image(pixels)}
 
 
@@ -157,16 +157,16 @@ def example_pictures(seed: int) -> Json:
     rng = np.random.default_rng(seed)
     families, split = load_starter()
     family = families[rng.integers(len(families))]
-    chosen = rng.choice(split[family.name]["test"], _WAYS, replace=False)
+    chosen = rng.choice(split[family.name]["test"], _EXAMPLE_WAYS, replace=False)
     classes, queries = [], []
     for name in chosen:
         i = family.classes.index(str(name))
         first = family.first[i]
-        drawn = rng.choice(family.counts[i], _SHOTS + _QUERIES, replace=False)
+        drawn = rng.choice(family.counts[i], _EXAMPLE_SHOTS + _EXAMPLE_QUERIES, replace=False)
         files = [cv2.imencode(".png", family.images[first + j])[1].tobytes() for j in drawn]
         shown = [f"data:image/png;base64,{base64.b64encode(file).decode()}" for file in files]
-        classes.append({"name": str(name), "pictures": shown[:_SHOTS]})
-        queries += shown[_SHOTS:]
+        classes.append({"name": str(name), "pictures": shown[:_EXAMPLE_SHOTS]})
+        queries += shown[_EXAMPLE_SHOTS:]
     return {"family": family.name, "classes": classes, "queries": queries}
 
 
@@ -243,7 +243,7 @@ def _evaluation(
         return None
     own = places_of([labels[place] for place in known], classes)
     found = Evaluation(classes, own, chances[known])
-    wrong = found.mistakes[:MISTAKES].tolist()
+    wrong = found.mistakes[:MAX_MISTAKES].tolist()
     mistakes = [
         {**_wrong(known[i], classes, chances[known[i]]), "own": labels[known[i]]} for i in wrong
     ]

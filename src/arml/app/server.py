@@ -41,9 +41,9 @@ from arml.predict.loading import load
 from arml.results.files import Json
 
 LOCAL_HOST = "127.0.0.1"
-PATIENCE = 5.0
+REQUEST_SECONDS = 5.0
 """Seconds between two looks at a connection, which must have sent a whole request meanwhile."""
-HEADERS = {
+SECURITY_HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -78,7 +78,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                known = [
+                    (name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
+                ]
                 message = {**message, "headers": [*message["headers"], *known]}
             await send(message)
 
@@ -201,13 +203,13 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
 
 
 class TimedConnection(H11Protocol):
-    """A connection that is closed unless a request begins within `PATIENCE` and ends within twice
-    that time. Slow connections, which need no token, could otherwise keep others out. Requests come
-    from this machine, so real ones take much less."""
+    """A connection that is closed unless a request begins within `REQUEST_SECONDS` and ends within
+    twice that time. Slow connections, which need no token, could otherwise keep others out.
+    Requests come from this machine, so real ones take much less."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(PATIENCE, self._look, None)
+        self.loop.call_later(REQUEST_SECONDS, self._look, None)
 
     def _look(self, seen: Any) -> None:
         if self.transport.is_closing():
@@ -218,7 +220,7 @@ class TimedConnection(H11Protocol):
         if unfinished and now in ((None, h11.IDLE), seen):
             self.transport.abort()
         else:
-            self.loop.call_later(PATIENCE, self._look, now)
+            self.loop.call_later(REQUEST_SECONDS, self._look, now)
 
 
 class StoppableServer(uvicorn.Server):

@@ -18,7 +18,7 @@ from arml.predict.files import packed
 from arml.predict.kinds import inputs_of
 from arml.results.files import Json, write_bytes, write_text
 
-SCRIPT, CODE, MACHINE = (
+RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM = (
     "ort.wasm.min.js",
     "ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm",
@@ -28,7 +28,11 @@ SCRIPT, CODE, MACHINE = (
 
 def check_runtime(runtime: Path) -> None:
     """Raise `ValueError` for a folder without the files of onnxruntime-web."""
-    missing = [name for name in (SCRIPT, CODE, MACHINE) if not (runtime / name).is_file()]
+    missing = [
+        name
+        for name in (RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM)
+        if not (runtime / name).is_file()
+    ]
     if missing:
         raise ValueError(
             f"expected onnxruntime-web in {runtime}, found no {missing[0]}: run `npm install "
@@ -66,11 +70,11 @@ def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> Non
     else:
         models = packed(lambda place: predictor.to_onnx(place / "onnx"))
     parts |= {name: _text(data) for name, data in models.items()}
-    code = {"mjs": _text((runtime / CODE).read_bytes())}
-    code["wasm"] = _text((runtime / MACHINE).read_bytes())
+    code = {"mjs": _text((runtime / RUNTIME_MODULE).read_bytes())}
+    code["wasm"] = _text((runtime / RUNTIME_WASM).read_bytes())
     for page in (files("arml.app") / "offline").iterdir():
         write_bytes(folder / page.name, page.read_bytes())
-    write_bytes(folder / SCRIPT, (runtime / SCRIPT).read_bytes())
+    write_bytes(folder / RUNTIME_SCRIPT, (runtime / RUNTIME_SCRIPT).read_bytes())
     write_text(folder / "runtime.js", f"window.ARML_RUNTIME = {json.dumps(code)};\n")
     write_text(folder / "model.js", f"window.ARML_MODEL = {json.dumps(parts)};\n")
 
@@ -82,7 +86,14 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
     import jax.numpy as jnp
 
     from arml.predict.head import Head, fit_metric, traced_factor
-    from arml.predict.onnx import ANY_PICTURES, HEIGHT, QUERIES, WIDTH, vectors_of, write
+    from arml.predict.onnx import (
+        ANY_HEIGHT,
+        ANY_PICTURES,
+        ANY_QUERIES,
+        ANY_WIDTH,
+        vectors_of,
+        write,
+    )
 
     def floats(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, np.float32)
@@ -98,7 +109,7 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
     assert extractor is not None, "pictures that are not pixels have one"
     vectors = partial(vectors_of, extractor=extractor)
     write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
-    n, k, rank, d = QUERIES, HEIGHT, WIDTH, predictor.x.shape[1]
+    n, k, rank, d = ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH, predictor.x.shape[1]
     parts = floats(d), floats(d, k), floats(k), floats(rank, d), floats(1), floats(1), floats(k)
     inputs = {"vectors": floats(n, d), **dict(zip(Head._fields, parts, strict=True))}
     write(folder / "answer", answer, inputs, ["probabilities", "novelty"])

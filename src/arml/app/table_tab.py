@@ -20,9 +20,9 @@ from arml.results.files import Json, read_as
 from arml.tables.kinds import NUMBER_CELL, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
-LEVEL = 0.9
+INTERVAL_LEVEL = 0.9
 """Of the intervals of numbers."""
-_FEW = 10
+_MAX_CLASSES_OF_NUMBERS = 10
 """A column of numbers with more different values than this is predicted as numbers."""
 
 
@@ -59,7 +59,9 @@ def columns(content: object, limits: Limits) -> Json:
     for place, (name, column) in enumerate(sheet.cells.items()):
         empty = np.array([missing(cell) for cell in column])
         known = [str(cell).strip() for cell in column if not missing(cell)]
-        numbers = len(set(known)) > _FEW and all(map(NUMBER_CELL.fullmatch, known))
+        numbers = len(set(known)) > _MAX_CLASSES_OF_NUMBERS and all(
+            map(NUMBER_CELL.fullmatch, known)
+        )
         kind = "numbers" if numbers else "classes"
         found.append({"name": name, "empty": int(empty.sum()), "kind": kind})
         block = int(np.sum(empty[1:] != empty[:-1])) == 1
@@ -78,7 +80,7 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
         raise ValueError(f"no row has an empty cell in {target!r}: add rows to predict")
     _, _, unknown = sheet.answered(target, predictor.classes is None)
     if predictor.classes is None:
-        numbers = numbers_of(predictor, queries.batches, LEVEL)
+        numbers = numbers_of(predictor, queries.batches, INTERVAL_LEVEL)
         more, answers = [*numbers][1:], [*zip(*numbers.values(), strict=True)]
     else:
         found = labels_of(predictor, queries, [*map(str, unknown.lines)])

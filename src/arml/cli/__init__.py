@@ -35,18 +35,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("evaluate", "Write one self-contained page about runs"),
 }
 """The module and the description of each command, whose function is `NAME_command`."""
-UNWOUND = ("app", "data", "features")
+NESTED_COMMANDS = ("app", "data", "features")
 """Commands that unwind after Ctrl-C, because they may have temporary files. Ctrl-C ends all others
 at once, also during imports and compilation: they write files atomically, and handle Ctrl-C
 themselves while they train."""
-LONG = ("train", "tune", "grow")
+LONG_COMMANDS = ("train", "tune", "grow")
 """Commands that take minutes, so that a line says from the start that they are at work."""
-_SMALL = ("adapt", "predict", "app")
+_ANSWERING_COMMANDS = ("adapt", "predict", "app")
 """Commands whose matrix products in NumPy are small. Several threads would wait for each other
 longer than they work, above all if other programs run."""
-CACHED = 2**30
+MAX_CACHE_BYTES = 2**30
 """Bytes of the cache of compiled programs, at most."""
-SETTINGS = {
+JAX_CACHE_SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
@@ -104,7 +104,7 @@ def dispatch(arguments: Sequence[str]) -> int:
         print(__version__)
         return 0
     module, _ = known("command", name, COMMANDS)
-    if name in _SMALL:
+    if name in _ANSWERING_COMMANDS:
         # Now, because NumPy reads it when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_compiled()
@@ -115,14 +115,14 @@ def dispatch(arguments: Sequence[str]) -> int:
 
     with Stop(idle=lambda: "interrupted").listening():
         # An interrupt inside an import would be lost, or leave half a module.
-        if name in LONG:
+        if name in LONG_COMMANDS:
             later.start()
         try:
             commands = import_module(f"arml.cli.{module}")
         finally:
             later.cancel()
         command: Callable[[Sequence[str]], int | None] = getattr(commands, f"{name}_command")
-        if name not in UNWOUND:
+        if name not in NESTED_COMMANDS:
             return command(rest) or 0
     return command(rest) or 0
 
@@ -171,7 +171,7 @@ def keep_compiled() -> None:
     folder = default_folder() / "programs"
     _prune(folder)
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / _processor()))
-    for name, value in SETTINGS.items():
+    for name, value in JAX_CACHE_SETTINGS.items():
         os.environ.setdefault(name, value)
 
 
@@ -185,12 +185,12 @@ def cores_as_devices() -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Delete the oldest programs beyond `CACHED`, and the empty ones that a full disk left, which
-    JAX would neither read nor replace. Its own bound reads the times of all programs whenever it
-    keeps another."""
+    """Delete the oldest programs beyond `MAX_CACHE_BYTES`, and the empty ones that a full disk
+    left: JAX neither reads nor replaces these. Its own bound reads the times of all programs
+    whenever it keeps another."""
     with suppress(OSError):
         files = [(path.stat(), path) for path in folder.glob("*/*")]
-        excess = sum(stat.st_size for stat, _ in files) - CACHED
+        excess = sum(stat.st_size for stat, _ in files) - MAX_CACHE_BYTES
         for stat, path in sorted(files, key=lambda pair: pair[0].st_mtime):
             if excess > 0 or not stat.st_size:
                 path.unlink(missing_ok=True)

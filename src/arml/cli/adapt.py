@@ -31,7 +31,7 @@ from arml.predict.files import check_free, check_new, locate
 from arml.predict.inputs import OnItem
 from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table
 from arml.predict.loading import load, load_predictor
-from arml.predict.reliability import WORDS, curve_in_words
+from arml.predict.reliability import MODELS_IN_WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
 
 MAX_UNCERTAIN = 3
@@ -181,7 +181,9 @@ def adapt_command(arguments: Sequence[str]) -> None:
     if options.reliability:
         tell(*predictor.reliability().lines(names))
     if len(weights := predictor.weights) > 1:
-        each = ", ".join(f"{WORDS.get(name, name)} {part:.0%}" for name, part in weights.items())
+        each = ", ".join(
+            f"{MODELS_IN_WORDS.get(name, name)} {part:.0%}" for name, part in weights.items()
+        )
         tell(f"predicting with a weighted mean: {each}")
     small = queries is None and options.save is None and kind.cells
     if small and predictor.can("learning_curve") and (curve := predictor.learning_curve()):

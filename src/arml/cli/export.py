@@ -46,9 +46,9 @@ def export_command(arguments: Sequence[str]) -> int:
     if options.tasks < 0:
         raise ValueError(f"tasks must be 0 or more, got {options.tasks}")
     from arml.app.standalone import check_runtime, write_offline_page
-    from arml.predict.files import SUPPORT, check_predictor
+    from arml.predict.files import SUPPORT_FILE, check_predictor
 
-    if out is not None and (source / SUPPORT).is_file():
+    if out is not None and (source / SUPPORT_FILE).is_file():
         raise ValueError(
             f"{source} is a predictor, and --out writes the learner of a run: copy its folder as "
             "it is, or give --onnx or --html"
@@ -104,9 +104,9 @@ def app_command(arguments: Sequence[str]) -> int:
         raise ValueError(f"port must be from 0 to 65535, got {options.port}")
     for package in ("starlette", "uvicorn"):
         extra(package, "app", "the page")
-    from arml.predict.files import SUPPORT
+    from arml.predict.files import SUPPORT_FILE
 
-    if options.learner is not None and (options.learner / SUPPORT).is_file():
+    if options.learner is not None and (options.learner / SUPPORT_FILE).is_file():
         tell(
             f"{options.learner} is a predictor: the page uses only its learner, and you give the "
             "examples of your classes there"

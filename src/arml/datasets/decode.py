@@ -42,22 +42,22 @@ SUFFIXES = {
     *(".tiff", ".pgm", ".ppm", ".avif", ".jp2", ".heic", ".heif"),
 }
 """The endings of file names that mark a picture."""
-_PAPER = 224
+_WHITE_PAPER_BRIGHTNESS = 224
 """Drawings whose mean brightness is above this would vanish on white paper."""
 HEIC = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 """How the photographs of many phones begin, after the first four bytes."""
 
-TINY = 16
+MIN_TRUSTED_SIDE = 16
 """Pixels of a picture's shorter side below which it is doubted."""
-SPARE = 1.5
+SPARE_RESOLUTION = 1.5
 """A JPEG is unpacked at the smallest size that has this many pixels along each side for one that is
 wanted, and then averaged; `benchmarks/README.md` says what that gains and changes."""
-DEEP = 2**12
+MIN_16_BIT_VALUE = 2**12
 """Values of a camera of 12 bits."""
 Tell = Callable[[str], object]
 Crop = bool | float | Sequence[float]
 """Whether and how the ends of a picture are cut off: see `cropped`."""
-_FILTERS = threading.Lock()
+_WARNING_FILTERS_LOCK = threading.Lock()
 """The filters of warnings belong to the process, and pictures are decoded in threads."""
 
 
@@ -87,7 +87,9 @@ def decode(
     try:
         if box is None:
             parts = crop if isinstance(crop, Sequence) else [crop or 1.0]
-            picture.draft(None, (max(math.ceil(SPARE * size / min(parts)), TINY),) * 2)
+            picture.draft(
+                None, (max(math.ceil(SPARE_RESOLUTION * size / min(parts)), MIN_TRUSTED_SIDE),) * 2
+            )
         picture.load()
         with contextlib.suppress(Exception):  # a picture with damaged EXIF data is readable
             picture = picture if box else _quietly(lambda: ImageOps.exif_transpose(picture))
@@ -101,7 +103,7 @@ def decode(
         pixels = pixels[top:bottom, left:right]
         if not pixels.size:
             raise UnreadableError(where, f"one without the box {box}")
-    if min(pixels.shape[:2]) < TINY:
+    if min(pixels.shape[:2]) < MIN_TRUSTED_SIDE:
         tell(f"{where}: a picture of {pixels.shape[1]} x {pixels.shape[0]} px shows very little")
     return resize(cropped(pixels, crop), size)
 
@@ -191,7 +193,7 @@ def _opened(data: bytes, where: str) -> Image.Image:
 
 def _quietly(work: Callable[[], Image.Image]) -> Image.Image:
     """Without Pillow's warnings of large pictures, which are refused here, and of odd tags."""
-    with _FILTERS, warnings.catch_warnings():
+    with _WARNING_FILTERS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return work()
 
@@ -203,7 +205,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
         if deep.min() < 0 or deep.max() > 65535:
             raise UnreadableError(where, "pixels of 32 bits, not 8 or 16")
         highest = 65535
-        if deep.max() < DEEP:
+        if deep.max() < MIN_16_BIT_VALUE:
             highest = max(int(deep.max()), 255)
             tell(f"{where}: {highest} of 65535 values are used: stretched to the whole range")
         grey = (deep * 255 + highest // 2) // highest
@@ -217,7 +219,7 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
     if opacity.min() == 1:
         return np.ascontiguousarray(colours)
     brightness = float(np.mean(colours * opacity)) / max(float(np.mean(opacity)), 1e-6)
-    paper = 0 if brightness > _PAPER else 255
+    paper = 0 if brightness > _WHITE_PAPER_BRIGHTNESS else 255
     return np.rint(colours * opacity + paper * (1 - opacity)).astype(np.uint8)
 
 
@@ -239,17 +241,17 @@ class UnreadableError(ValueError):
 # picture of each. Their kernels are not published, so the numbers here are our own. They are
 # fractions of the picture's side: a picture of 32 px changes as much as one of 84 px.
 
-BLUR = 1 / 32
+BLUR_DEVIATION = 1 / 32
 """Standard deviation of the Gaussian, as a fraction of the shorter side: 1 px of 32, 2.6 of 84."""
-PENCIL = 1 / 20
+PENCIL_DEVIATION = 1 / 20
 """The same for the surroundings with which the pencil filter compares: 1.6 px of 32, 4.2 of 84."""
-DARKEST = np.uint8(16)
+MIN_PENCIL_GREY = np.uint8(16)
 """The pencil filter raises darker values to this one: black divided by black would stay black."""
 
 
 def blur(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h w 3"]:
-    """A picture through a Gaussian of `BLUR`; the border is reflected."""
-    return _gaussian(image, BLUR)
+    """A picture through a Gaussian of `BLUR_DEVIATION`; the border is reflected."""
+    return _gaussian(image, BLUR_DEVIATION)
 
 
 def pencil(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h w 3"]:
@@ -259,8 +261,8 @@ def pencil(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "h w 3"]:
     that is as light as its surroundings becomes paper, and a darker one becomes a line.
     (`cv2.pencilSketch` smooths over 60 px, and leaves little of a picture of 32.)
     """
-    grey = np.maximum(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), DARKEST)
-    lines = cv2.divide(grey, 255 - _gaussian(255 - grey, PENCIL), scale=255)
+    grey = np.maximum(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), MIN_PENCIL_GREY)
+    lines = cv2.divide(grey, 255 - _gaussian(255 - grey, PENCIL_DEVIATION), scale=255)
     return cv2.cvtColor(lines, cv2.COLOR_GRAY2RGB)
 
 

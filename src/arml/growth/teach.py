@@ -52,7 +52,7 @@ from arml.training import checkpoint
 from arml.training.evaluate import Held, score_tasks
 from arml.training.fit import Fitted, OuterOptions, fit, start
 
-SPLIT, FILE = "split.json", "growth.json"
+SPLIT_FILE, GROWTH_FILE = "split.json", "growth.json"
 RATE_FACTOR = 1 / 3
 """Factor of the outer rate of the learner's training; a lower rate forgets less."""
 MAX_LOSS = {"accuracy": 0.02, "mse": 0.10}
@@ -138,7 +138,7 @@ def grow(
         whole = replace(whole, checkpoint_every=steps, validate_every=steps)
         claim(whole, splits, folder)
         content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
-        write_json(folder / FILE, content)
+        write_json(folder / GROWTH_FILE, content)
         losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
         write_text(folder / METRICS_FILE, "".join(json.dumps(loss) + "\n" for loss in losses))
         # Last: the folder is a run when its checkpoint is there.
@@ -151,7 +151,7 @@ def grow(
 def _splits(teacher: FewShotLearner, experiment: Experiment, place: Path, folder: Path) -> Splits:
     """The tasks of known and new families, checked."""
     try:
-        splits = splits_of(experiment.tasks.build(folder / SPLIT))
+        splits = splits_of(experiment.tasks.build(folder / SPLIT_FILE))
     except TooFewError as error:
         reason = str(error).rpartition(";")[0]
         raise ValueError(
@@ -302,12 +302,12 @@ def _check_data(
         old: Json = Run(place).config.get("sources") or {}
         if changed := [name for name in old if splits.sources.get(name) != old[name]]:
             raise RunError(f"{place}: the data of {changed[0]!r} has changed since the training")
-    if (place / SPLIT).is_file():
-        before, now = (read_json(folder / SPLIT)["families"] for folder in (place, out))
+    if (place / SPLIT_FILE).is_file():
+        before, now = (read_json(folder / SPLIT_FILE)["families"] for folder in (place, out))
         if changed := [name for name in before if before[name] != now.get(name)]:
             raise RunError(
                 f"{place}: the split of {changed[0]!r} is not that of its data: copy "
-                f"{place / SPLIT} back as it was, or train anew"
+                f"{place / SPLIT_FILE} back as it was, or train anew"
             )
 
 
@@ -324,8 +324,8 @@ def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, f
 def check_new_run(folder: Path) -> None:
     """Raise `RunError` for a folder that is not empty."""
     check_place(folder)
-    if any(path.name not in (SPLIT, LOCK_ENDING) for path in folder.glob("*")):
-        holds = "a learner that has grown" if (folder / FILE).is_file() else "other files"
+    if any(path.name not in (SPLIT_FILE, LOCK_ENDING) for path in folder.glob("*")):
+        holds = "a learner that has grown" if (folder / GROWTH_FILE).is_file() else "other files"
         raise RunError(
             f"expected an empty or new folder, got {folder}, which holds {holds}: name another"
         )

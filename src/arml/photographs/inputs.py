@@ -11,7 +11,7 @@ from arml.datasets.decode import SUFFIXES, Crop
 from arml.datasets.features import remade
 from arml.photographs.learner import PhotoLearner
 from arml.photographs.reading import (
-    FILES,
+    PICTURE_TYPES,
     as_image,
     content_of,
     pixels_of,
@@ -27,11 +27,11 @@ from arml.results.files import Json
 
 THUMBNAIL_PIXELS = 96
 """Pixels a side of the pictures of a report."""
-GRID = 4
+PATCH_GRID = 4
 """Patches of a picture on a side."""
-_SAMPLED = 15
+_PICTURES_LOOKED_AT = 15
 """How many pictures are looked at to tell whether they are grey."""
-GREY = 8
+MAX_GREY_DIFFERENCE = 8
 """Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
 
 
@@ -63,7 +63,7 @@ class Pictures(Inputs):
         problem = learner.problem
         first = x[0] if isinstance(x, list | tuple) and x else x
         shape = getattr(first, "shape", ())
-        files = (*FILES, np.ndarray) if first is not x else FILES
+        files = (*PICTURE_TYPES, np.ndarray) if first is not x else PICTURE_TYPES
         if isinstance(first, files) and shape != problem.features:
             size, crop = frame_of(learner)
             pixels = pixels_of(x, size, crop=crop, progress=progress, bad=bad)
@@ -74,16 +74,18 @@ class Pictures(Inputs):
         return Shown(as_image(pixels_of([file], THUMBNAIL_PIXELS, crop=1.0, bad={})[0]))
 
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
-        """A part is a patch of a grid of `GRID` by `GRID` on the pixels that the learner reads; it
-        has the picture's mean colour then."""
+        """A part is a patch of a `PATCH_GRID` by `PATCH_GRID` grid on the pixels that the learner
+        reads; it has the picture's mean colour then."""
         size, crop = frame_of(learner)
         (pixels,) = pixels_of([file], size, crop=crop)
-        hidden = np.stack([pixels] * (1 + GRID**2))
-        parts = np.array_split(np.arange(len(pixels)), GRID)
+        hidden = np.stack([pixels] * (1 + PATCH_GRID**2))
+        parts = np.array_split(np.arange(len(pixels)), PATCH_GRID)
         for patch, part in enumerate(product(parts, parts), 1):
             hidden[patch][np.ix_(*part)] = pixels.mean(axis=(0, 1))
-        every = range(1, GRID + 1)
-        said = [f"row {i} of {GRID}, column {j} of {GRID}" for i in every for j in every]
+        every = range(1, PATCH_GRID + 1)
+        said = [
+            f"row {i} of {PATCH_GRID}, column {j} of {PATCH_GRID}" for i in every for j in every
+        ]
         return hidden if learner.extractor is None else learner.extractor(hidden), said
 
 
@@ -116,9 +118,9 @@ class Photographs(Pictures):
         pictures, if it predicts the examples better; also where no example can be left out (a class
         has one, or copies of one)."""
         pictures = single_pictures(x)
-        sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // _SAMPLED))])
+        sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // _PICTURES_LOOKED_AT))])
         spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
-        if np.median(spread) > GREY:
+        if np.median(spread) > MAX_GREY_DIFFERENCE:
             return None, "a network that was trained on photographs"
         starter = load("starter").adapt(pixels_of(pictures), labels, groups=predictor.groups)
         starter = starter.using(starter.models[-1])

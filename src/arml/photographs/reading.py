@@ -17,15 +17,15 @@ from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.datasets.folders import files_of
 from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
-_SMALL = 32
+_SMALL_PICTURE_SIDE = 32
 """Pixels a side of the pictures that `starter` reads."""
-FILES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
+PICTURE_TYPES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are not arrays."""
 
 
 def pixels_of(
     x: object,
-    size: int = _SMALL,
+    size: int = _SMALL_PICTURE_SIDE,
     *,
     crop: Crop = False,
     progress: OnItem | None = None,
@@ -45,7 +45,7 @@ def single_pictures(x: object) -> list[object]:
     `ValueError` for anything else."""
     if isinstance(x, str | os.PathLike) and Path(x).is_dir():
         return [*files_of([Path(x)], ExitStack())[0]]
-    if isinstance(x, FILES):
+    if isinstance(x, PICTURE_TYPES):
         return [x]
     shape: tuple[int, ...] = getattr(x, "shape", ())
     one = len(shape) == 3 and shape[-1] in (1, 3, 4)

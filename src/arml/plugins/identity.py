@@ -28,8 +28,8 @@ import numpy as np
 
 from arml.plugins.sources import package_of
 
-_PLAIN = (type(None), str, bytes, bool, int, float, complex)
-HOLDS: dict[type, tuple[str, ...]] = {
+_PLAIN_TYPES = (type(None), str, bytes, bool, int, float, complex)
+CONTENT_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     ModuleType: ("__name__",),
     MethodType: ("__func__", "__self__"),
     property: ("fget",),
@@ -38,7 +38,7 @@ HOLDS: dict[type, tuple[str, ...]] = {
     cached_property: ("func",),
 }
 """The content of some kinds of objects, which are not copied."""
-NAMED = ("arml", "equinox", "jax", "jaxlib", "jaxtyping", "numpy", "optax", "scipy")
+NAMED_PACKAGES = ("arml", "equinox", "jax", "jaxlib", "jaxtyping", "numpy", "optax", "scipy")
 """Packages whose functions and classes count by their name alone."""
 STDLIB_FOLDER = sysconfig.get_path("stdlib")
 
@@ -82,7 +82,7 @@ def _library(module: str) -> str | None:
     module of the user's own."""
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(module), "__file__", None)
-    if top in NAMED or (file is None and top in sys.stdlib_module_names):
+    if top in NAMED_PACKAGES or (file is None and top in sys.stdlib_module_names):
         return ""
     if {"site-packages", "dist-packages"} & {*Path(file or "").parts}:
         package = package_of(module)
@@ -109,7 +109,7 @@ class _Content:
         """Add the content of values."""
         for value in values:
             kind = type(value)
-            if kind in _PLAIN:
+            if kind in _PLAIN_TYPES:
                 self.note(kind.__name__, repr(value))
             elif isinstance(value, np.ndarray | np.generic | jax.Array):
                 self.array(value)
@@ -119,8 +119,10 @@ class _Content:
                     self.note(*sorted(identity_of(item) for item in value))
                 else:
                     self.add(*(value if kind in (list, tuple) else value.items()))
-            elif kind in HOLDS:
-                self.add(kind.__name__, *(getattr(value, name) for name in HOLDS[kind]))
+            elif kind in CONTENT_ATTRIBUTES:
+                self.add(
+                    kind.__name__, *(getattr(value, name) for name in CONTENT_ATTRIBUTES[kind])
+                )
             elif isinstance(value, type) or isinstance(getattr(value, "__qualname__", None), str):
                 self.named(value)
             elif is_dataclass(kind):

@@ -14,7 +14,7 @@ from arml.predict.reliability import Reliability, curve_in_words, digits_of
 from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, write_bytes, write_text
 
-_SHOWN = 12
+_MAX_CLASSES_SHOWN = 12
 """Pictures of a list on the page."""
 UNSURE_LABEL = "unsure"
 """The folder of pictures whose label is not probable enough, or that cannot be read."""
@@ -145,13 +145,15 @@ def write_answers(
     found, many = predictor.reliability(), inputs_of(predictor.learner).many
     assert isinstance(found, Reliability), "numbers have no labels to show"
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(found.classes))]
-    doubts = [(names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_SHOWN]]
+    doubts = [
+        (names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_MAX_CLASSES_SHOWN]
+    ]
     read = sorted((one for one in answers if not one.problem), key=lambda one: one.probability)
     said = []
     for one in read:
         unlike = ", unlike every class" if (one.novelty or 0) > 1 else ""
         said.append((one.name, f"{one.label} ({one.probability:.0%}){unlike}"))
-    least = min(_SHOWN, (len(read) + 1) // 2)
+    least = min(_MAX_CLASSES_SHOWN, (len(read) + 1) // 2)
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
     def listed(rows: Sequence[tuple[str, str]]) -> list[Json]:
@@ -171,7 +173,7 @@ def write_answers(
         "Can I trust it?": trust,
         "Doubtful examples: mislabelled, or hard": listed(doubts),
         "Least certain answers: label these next": listed(said[:least]),
-        "Most certain answers": listed(said[: least - 1 : -1][:_SHOWN]),
+        "Most certain answers": listed(said[: least - 1 : -1][:_MAX_CLASSES_SHOWN]),
         f"{many.capitalize()} that cannot be read": [block("items", texts=bad)] if bad else [],
     }
     lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} {many} to predict."

@@ -27,13 +27,13 @@ from arml.predict.reliability import (
     conformal_rank,
     regression_reliability,
 )
-from arml.predict.scikit import NAMED, estimator_of
+from arml.predict.scikit import NAMED_ESTIMATORS, estimator_of
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
     from arml.datasets.features import Extractor
 
-LEARNER = "learner"
+BY_LEARNER = "learner"
 CAPABILITIES = {
     "add": "learn more examples",
     "interval": "give intervals of numbers",
@@ -47,7 +47,11 @@ L = TypeVar("L", bound="TaskLearner")
 P = TypeVar("P", bound="Predictor")
 Read = Any
 """Inputs that a learner has read: an array, or the rows of a table."""
-_ONLY = {"interval": ", for numbers", "novelty": ", for classes", "learning_curve": ", for classes"}
+_LIMITS_OF_CAPABILITIES = {
+    "interval": ", for numbers",
+    "novelty": ", for classes",
+    "learning_curve": ", for classes",
+}
 """What a capability is for, if it is not for both."""
 
 
@@ -87,7 +91,7 @@ class TaskLearner(abc.ABC):
         if model is not None:
             raise ValueError(
                 "this learner uses no frozen model: leave --model out, or name one of "
-                f"{', '.join(NAMED)}"
+                f"{', '.join(NAMED_ESTIMATORS)}"
             )
         return self
 
@@ -152,9 +156,9 @@ class Predictor(abc.ABC):
     """Examples that belong together have the same number; None if none do."""
     schema: object = ""
     """Of a table: how each column is read; its text has a line for each."""
-    model: str = LEARNER
+    model: str = BY_LEARNER
     """The model that predicts."""
-    models: tuple[str, ...] = (LEARNER,)
+    models: tuple[str, ...] = (BY_LEARNER,)
     """The models that can predict."""
     columns: tuple[str, ...] | None = None
     """Of a table: the names of the inputs."""
@@ -233,7 +237,7 @@ class Predictor(abc.ABC):
         remedy = "; use predict_proba" if what == "interval" and self.classes is not None else ""
         return ValueError(
             f"a predictor of {of} from {kind.name} cannot {CAPABILITIES[what]} ({what}); "
-            f"those of {', '.join(have)} can{_ONLY.get(what, '')}{remedy}"
+            f"those of {', '.join(have)} can{_LIMITS_OF_CAPABILITIES.get(what, '')}{remedy}"
         )
 
     @abc.abstractmethod
@@ -253,7 +257,9 @@ class Predictor(abc.ABC):
             weight = np.append(weight, np.ones(len(more)))
         added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
         added.columns, added.target = self.columns, self.target
-        added.model = self.model if self.model in added.models else LEARNER  # they may be too many
+        added.model = (
+            self.model if self.model in added.models else BY_LEARNER
+        )  # they may be too many
         return added
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:

@@ -29,9 +29,9 @@ from arml.results.files import RunError, checksum, digest_of
 from arml.results.folder import CONFIG_FILE
 from arml.results.machine import extra
 
-CONTENT = ("bytes", "image")
+CONTENT_COLUMNS = ("bytes", "image")
 """Columns of the contents of files, which the answers do not repeat."""
-ANSWERS = ("prediction", "low", "high"), ("label", "probability", "novelty")
+ANSWER_COLUMNS = ("prediction", "low", "high"), ("label", "probability", "novelty")
 """Columns of the answers: numbers, and classes."""
 _AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
 """Pictures or rows of a batch, and pictures of a part."""
@@ -85,7 +85,7 @@ class BatchPredictor:
             names = self.predictor.columns
             rows = np.column_stack([columns[name] for name in names]) if names else columns
             x = self.predictor.read(rows)
-        kept = {name: np.asarray(batch[name]) for name in batch if name not in CONTENT}
+        kept = {name: np.asarray(batch[name]) for name in batch if name not in CONTENT_COLUMNS}
         answers = dict(kept)
         for name, values in self._answers(x).items():
             own = np.full(len(errors), *(("", object) if name == "label" else (np.nan,)))
@@ -109,7 +109,9 @@ class BatchPredictor:
     def _answers(self, x: object) -> dict[str, Any]:
         """The columns of the answers to these inputs; to none if they are None."""
         predictor = self.predictor
-        values: dict[str, Any] = dict.fromkeys(ANSWERS[predictor.classes is not None], np.nan)
+        values: dict[str, Any] = dict.fromkeys(
+            ANSWER_COLUMNS[predictor.classes is not None], np.nan
+        )
         if x is not None and predictor.classes is None:
             values["prediction"] = np.ravel(predictor.predict(x))
             if predictor.is_enough(self.level):

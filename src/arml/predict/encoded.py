@@ -17,12 +17,18 @@ from jaxtyping import Bool, Float, Float32
 
 from arml.datasets.decode import LOG
 from arml.datasets.folders import default_folder
-from arml.predict.base import LEARNER, L, Predictor, TaskLearner, softmax
-from arml.predict.files import ENCODED, SUPPORT, check_free, read_checked, write_checked
+from arml.predict.base import BY_LEARNER, L, Predictor, TaskLearner, softmax
+from arml.predict.files import (
+    PREDICTOR_FORMAT,
+    SUPPORT_FILE,
+    check_free,
+    read_checked,
+    write_checked,
+)
 from arml.predict.head import fit_head, unit_roots
 from arml.predict.inputs import (
-    EQUAL,
-    EXAMPLES,
+    PRIOR_EQUAL,
+    PRIOR_OF_EXAMPLES,
     Bad,
     OnItem,
     Prior,
@@ -173,7 +179,7 @@ class EncodedPredictor(Predictor):
     learner: EncodedLearner
     fit_head: ClassVar[Callable[..., Any]] = staticmethod(fit_head)
     """Fits the classifier, which has `logits` and `answers` as `Head`."""
-    prior: Prior = EQUAL
+    prior: Prior = PRIOR_EQUAL
     """How frequent the classes are among new inputs: see `with_prior`."""
 
     def with_prior(self, prior: object) -> "EncodedPredictor":
@@ -194,7 +200,7 @@ class EncodedPredictor(Predictor):
         said = "equally frequent (--prior examples: as frequent as among the examples)"
         if isinstance(self.prior, dict):
             said = ", ".join(f"{label} {share:.3g}" for label, share in self.prior.items())
-        elif self.prior == EXAMPLES:
+        elif self.prior == PRIOR_OF_EXAMPLES:
             said = "as frequent as among the examples (--prior equal: equally frequent)"
         if self.learner.estimator is not None or (
             isinstance(self.prior, str) and np.ptp(np.bincount(self.y)) == 0
@@ -245,7 +251,7 @@ class EncodedPredictor(Predictor):
     def _refit(self, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
         parts = {self.model: self._learned(train)}
         if self.learner.estimator is not None:
-            parts[LEARNER] = self._fitted(train).logits
+            parts[BY_LEARNER] = self._fitted(train).logits
         return {name: softmax(f(self.x[test]).astype(np.float64)) for name, f in parts.items()}
 
     def outside(self, x: object, chances: np.ndarray) -> Bool[np.ndarray, " n"]:
@@ -279,14 +285,14 @@ class EncodedPredictor(Predictor):
         content = {
             "extractor": self.learner.facts,
             "classes": self.classes.tolist(),
-            "support": write_arrays(folder / SUPPORT, self.support),
+            "support": write_arrays(folder / SUPPORT_FILE, self.support),
             "prior": self.prior,
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
         if self.columns:  # of a table
             content |= {"columns": self.columns, "target": self.target}
-        write_checked(folder, ENCODED + self.learner.kind.name, content)
+        write_checked(folder, PREDICTOR_FORMAT + self.learner.kind.name, content)
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.classes[:5])) + (", ..." if len(self.classes) > 5 else "")
@@ -308,8 +314,8 @@ def load_encoded(folder: Path, kind: str, model: Path | str | None = None) -> En
 
     **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
     """
-    content = read_checked(folder, ENCODED + kind)
-    arrays: Any = read_arrays(folder / SUPPORT, content["support"])
+    content = read_checked(folder, PREDICTOR_FORMAT + kind)
+    arrays: Any = read_arrays(folder / SUPPORT_FILE, content["support"])
     learner = learner_of(kind, content["extractor"], model)
     if "estimator" in content:
         learner = learner.with_estimator(remade(content["estimator"]))

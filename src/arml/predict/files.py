@@ -30,8 +30,8 @@ from arml.results.folder import CONFIG_FILE
 GET_LEARNER_AGAIN = "get the learner again"
 _FORMAT_VERSION = 1
 """Version of the folder's format."""
-WEIGHTS, SUPPORT = "weights.safetensors", "support.safetensors"
-LEARNED, ENCODED = "arml learner", "arml predictor of "
+WEIGHTS_FILE, SUPPORT_FILE = "weights.safetensors", "support.safetensors"
+LEARNER_FORMAT, PREDICTOR_FORMAT = "arml learner", "arml predictor of "
 """The kinds of folders, as `config.json` states them; the kind of inputs follows the second."""
 _MAX_UNPACKED_BYTES = 2**26
 """Bytes of a zipped predictor at most, unpacked."""
@@ -78,13 +78,13 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
 def is_learner(path: Path) -> bool:
     """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
     if (path / CONFIG_FILE).is_file():
-        return (path / WEIGHTS).is_file() and not (path / SUPPORT).is_file()
+        return (path / WEIGHTS_FILE).is_file() and not (path / SUPPORT_FILE).is_file()
     return str(path) in (*shipped(), *untrained()) or path.suffix == ".onnx"
 
 
 def is_predictor(path: Path) -> bool:
     """Whether it is the folder of a predictor, or a zip."""
-    return (path / SUPPORT).is_file() or zipfile.is_zipfile(path)
+    return (path / SUPPORT_FILE).is_file() or zipfile.is_zipfile(path)
 
 
 def check_predictor(path: Path) -> None:
@@ -110,9 +110,9 @@ def check_free(folder: Path, *, predictor: bool) -> None:
         raise RunError(f"{folder} is a file, and no new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
         known = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).exists() else {}
-        encoded = str(known.get("what")).startswith(ENCODED)
+        encoded = str(known.get("what")).startswith(PREDICTOR_FORMAT)
         task = encoded or known.get("task") is not None
-        if not (encoded or known.get("what") == LEARNED) or task != predictor:
+        if not (encoded or known.get("what") == LEARNER_FORMAT) or task != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
 
 
@@ -169,7 +169,9 @@ def zipped(data: bytes) -> dict[str, bytes]:
             if not tops:
                 raise RunError("it holds no predictor")
             top = min(tops, key=len)
-            found = [name for name in (CONFIG_FILE, WEIGHTS, SUPPORT) if top + name in names]
+            found = [
+                name for name in (CONFIG_FILE, WEIGHTS_FILE, SUPPORT_FILE) if top + name in names
+            ]
             if sum(names[top + name] for name in found) > _MAX_UNPACKED_BYTES:
                 raise RunError("it is too large")
             return {name: archive.read(top + name) for name in found}

@@ -16,7 +16,7 @@ NEAR_DUPLICATE_DISTANCE = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
 NEAR_MOST = 2_000
 """Up to so many examples are compared in pairs; of more, only equal ones are found."""
-CHANCE = 0.05
+MAX_CHANCE_OF_NEIGHBOURS = 0.05
 """Pairs of rows of a table that chance may bring as near as those that count as copies."""
 
 Places = Int[np.ndarray, " _"]
@@ -127,7 +127,10 @@ def equal_rows(
     if not 2 < len(first) <= len(values) <= NEAR_MOST or not z.size:
         return same
     directions = np.trace(c := np.atleast_2d(np.cov(z.T))) ** 2 / np.sum(c**2)
-    near = min(NEAR_DUPLICATE_DISTANCE, float((2 * CHANCE / len(first) ** 2) ** (1 / directions)))
+    near = min(
+        NEAR_DUPLICATE_DISTANCE,
+        float((2 * MAX_CHANCE_OF_NEIGHBOURS / len(first) ** 2) ** (1 / directions)),
+    )
     return _joined(z, near, np.where(numbers, np.isnan(values), rows)[first])[same]
 
 

@@ -5,7 +5,7 @@ With v the features of a picture,
     z       = sign(v) sqrt|v|, scaled to length 1                                            [1]
     u       = z - the mean of the m_k, with weights n_k / (n_k + C) for n_k examples    [4]
     S       = the examples' scatter around the means m_k of their classes / (n - classes + NU)
-    M       = (I + S / SHRINKAGE)^-1                                                      [2, 3]
+    M       = (I + S / COVARIANCE_SHRINKAGE)^-1                                           [2, 3]
     w_k     = M m_k / sqrt(m_k . M m_k)
     p(k|u)  = softmax of  u . w_k / (|u| T) + log(prior of k)
     novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
@@ -16,7 +16,7 @@ five examples of each class it detects other classes better, on all of seven set
 each factor, the energy of the log-odds, or the top probability (`benchmarks/results/photos.json`).
 
 The temperature T maximises the likelihood of examples that were left out, whose classes are as
-frequent as among the examples, with a prior around `TEMPERATURE` that counts as much as a few
+frequent as among the examples, with a prior around `HEAD_TEMPERATURE` that counts as much as a few
 examples. The bound is the distance below which 95% of these are. Where nothing can be left out,
 both are what suited other sets of pictures. A sample weight counts an example as often as it says.
 
@@ -41,26 +41,26 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from arml.predict.folds import MAX_FOLDS, Numbers, folds
-from arml.predict.inputs import EQUAL, EXAMPLES, Numeric, Prior
+from arml.predict.inputs import PRIOR_EQUAL, PRIOR_OF_EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
-SHRINKAGE = 0.005
+COVARIANCE_SHRINKAGE = 0.005
 """The variance of the metric in every direction, beside that of the examples."""
 DEGREES_OF_FREEDOM = 4
 """NU: degrees of freedom that the metric's prior counts as much as."""
 CENTRE_VARIANCE = 8
 """C: the variance within classes, as a multiple of that of their means, for the centre alone."""
-TEMPERATURE = 0.11
+HEAD_TEMPERATURE = 0.11
 """The temperature around which that of left-out examples is expected."""
-PRECISION = 5.0
+PRIOR_PRECISION = 5.0
 """That of the prior of log T."""
-TEMPERATURES = np.geomspace(0.02, 0.6, 52)
+TEMPERATURE_GRID = np.geomspace(0.02, 0.6, 52)
 INTERVAL_LEVEL = 0.95
 """The share of left-out examples whose novelty is below 1."""
 NOVELTY_BOUND = 0.9
 """The bound where nothing can be left out, as a share of the median squared distance of classes."""
 EM_ITERATIONS = 16
-"""Newton's iterations for the root of a matrix; its condition is below 1 / SHRINKAGE."""
+"""Newton's iterations for the root of a matrix; its condition is below 1 / COVARIANCE_SHRINKAGE."""
 
 
 class Head(NamedTuple):
@@ -104,10 +104,10 @@ def unit_roots(vectors: Numeric, xp: ModuleType = np) -> Numeric:
 
 
 def factor_of(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "rank d"]:
-    """Q, with (I + R^T R / SHRINKAGE)^-1 = I - Q^T Q, from a system of at most `n` equations."""
+    """Q, with (I + R^T R / COVARIANCE_SHRINKAGE)^-1 = I - Q^T Q, from at most `n` equations."""
     if len(rows) > rows.shape[1]:
         rows = np.asarray(np.linalg.qr(rows, mode="r"))
-    system = SHRINKAGE * np.eye(len(rows)) + rows @ rows.T
+    system = COVARIANCE_SHRINKAGE * np.eye(len(rows)) + rows @ rows.T
     return np.linalg.solve(np.linalg.cholesky(system), rows)
 
 
@@ -118,7 +118,7 @@ def traced_factor(rows: Numeric) -> Numeric:
 
     places = jnp.arange(len(rows))
     one = (places[:, None] == places).astype(rows.dtype)
-    system = SHRINKAGE * one + rows @ rows.T
+    system = COVARIANCE_SHRINKAGE * one + rows @ rows.T
     size = jnp.sqrt(jnp.sum(system * system))
     y, z = system / size, one
     for _ in range(EM_ITERATIONS):
@@ -167,10 +167,10 @@ class Rule(NamedTuple):
     temperature and bound are 1 and whose prior is `natural`."""
     apart: Callable[..., np.ndarray] = _apart
     """From vectors, labels and head to the distances between examples of different classes."""
-    natural: Prior = EQUAL
-    temperature: float = TEMPERATURE
+    natural: Prior = PRIOR_EQUAL
+    temperature: float = HEAD_TEMPERATURE
     """The expected temperature."""
-    tried: Float[np.ndarray, " k"] = TEMPERATURES
+    tried: Float[np.ndarray, " k"] = TEMPERATURE_GRID
     folds: int = MAX_FOLDS
 
 
@@ -182,7 +182,7 @@ def fit_head(
     same: Numbers | None = None,
     groups: Numbers | None = None,
     left_out: bool = True,
-    prior: Prior = EQUAL,
+    prior: Prior = PRIOR_EQUAL,
     rule: Rule = Rule(),  # noqa: B008
 ) -> Any:
     """The head of labelled vectors.
@@ -192,7 +192,7 @@ def fit_head(
     - `same`, `groups`: equal examples, and those of a group, have the same number; they are left
       out together.
     - `left_out`: choose the temperature and the bound on examples that are left out.
-    - `prior`: `EQUAL`, `EXAMPLES`, or the share of each class, in their order.
+    - `prior`: `PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class, in their order.
     """
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     counts = weight @ np.eye(ways)[y]
@@ -210,17 +210,19 @@ def fit_head(
         bound = max(NOVELTY_BOUND * float(np.median(rule.apart(x, y, head))), 1e-6)
         return head._replace(temperature=rule.temperature * (1 + 1 / ways), bound=bound)
     logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
-    scaled = logits[None] / rule.tried[:, None, None] + log_shares(EXAMPLES, counts) - natural
+    scaled = (
+        logits[None] / rule.tried[:, None, None] + log_shares(PRIOR_OF_EXAMPLES, counts) - natural
+    )
     top = scaled.max(axis=2, keepdims=True)
     logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
     gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
-    gain -= PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
+    gain -= PRIOR_PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
     bound = max(float(np.quantile(novelty, INTERVAL_LEVEL, method="higher")), 1e-6)
     return head._replace(temperature=float(rule.tried[np.argmax(gain)]), bound=bound)
 
 
 def log_shares(prior: Prior, counts: np.ndarray) -> Float[np.ndarray, " classes"]:
     """The logarithms of the priors of classes that have these `counts` of examples."""
-    named = counts if prior == EXAMPLES else np.ones(len(counts))
+    named = counts if prior == PRIOR_OF_EXAMPLES else np.ones(len(counts))
     shares = named if isinstance(prior, str) else np.array([*prior.values()])
     return np.log(shares / shares.mean())

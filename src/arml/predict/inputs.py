@@ -24,7 +24,7 @@ from arml.results.machine import cores
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
 
-EQUAL, EXAMPLES = "equal", "examples"
+PRIOR_EQUAL, PRIOR_OF_EXAMPLES = "equal", "examples"
 """Priors by name: all classes are equally frequent, or as frequent as among the examples."""
 Prior = str | dict[str, float]
 Item = TypeVar("Item")
@@ -118,7 +118,7 @@ def _missing(label: object) -> bool:
 
 
 def checked_prior(prior: object, classes: np.ndarray) -> Prior:
-    """`EQUAL`, `EXAMPLES`, or the share of each class by its label, whose sum is one.
+    """`PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class by its label; the sum is one.
 
     **Arguments**
 
@@ -127,7 +127,7 @@ def checked_prior(prior: object, classes: np.ndarray) -> Prior:
 
     **Raises** `ValueError` for anything else.
     """
-    if isinstance(prior, str) and prior in (EQUAL, EXAMPLES):
+    if isinstance(prior, str) and prior in (PRIOR_EQUAL, PRIOR_OF_EXAMPLES):
         return prior
     given: Any = prior
     labels = [str(label) for label in classes]
@@ -144,8 +144,9 @@ def checked_prior(prior: object, classes: np.ndarray) -> Prior:
     if found.shape != (len(labels),) or not np.all((found > 0) & (found < np.inf)):
         example = ",".join(f"{label}={100 / len(labels):.3g}" for label in labels[:5])
         raise ValueError(
-            f"expected as prior {EQUAL}, {EXAMPLES}, or a share above 0 for each of the "
-            f"{len(labels)} classes, such as {example}{',...' * (len(labels) > 5)}; got {prior}"
+            f"expected as prior {PRIOR_EQUAL}, {PRIOR_OF_EXAMPLES}, or a share above 0 for each "
+            f"of the {len(labels)} classes, such as {example}{',...' * (len(labels) > 5)}; "
+            f"got {prior}"
         )
     return dict(zip(labels, (found / found.sum()).tolist(), strict=True))
 

@@ -41,14 +41,14 @@ from arml.results.files import Json
 
 AT_ONCE = 256
 """Files between two answers."""
-_FEW = 2_000
+_MAX_FILES_READ_FIRST = 2_000
 """Files up to which all are read before anything is predicted."""
-_TABLES = (
+_TABLE_ENDINGS = (
     *(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson", ".parquet"),
     *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
 )
 """The ends of the names of tables."""
-_STEMS = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+_NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
 """Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
 IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]
@@ -364,7 +364,9 @@ class Inputs(Form):
             return found
 
         parts: Iterable[np.ndarray] = map(read, range(0, len(files), AT_ONCE))
-        if len(files) <= _FEW:  # so that one that cannot be read is named before other work
+        if (
+            len(files) <= _MAX_FILES_READ_FIRST
+        ):  # so that one that cannot be read is named before other work
             parts = list(parts)
         return Queries(names, parts, keys, files, bad)
 
@@ -411,13 +413,13 @@ def untrained() -> dict[str, Inputs]:
 
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
-    return path.name.lower().endswith(_TABLES)
+    return path.name.lower().endswith(_TABLE_ENDINGS)
 
 
 def together_by(names: Sequence[str], labels: Iterable[object]) -> str:
     """The pattern by which the names of half of the files are those of several in a class; empty if
     there is none, or all of a class have one stem."""
-    for pattern in _STEMS:
+    for pattern in _NUMBERED_NAMES:
         stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
         several = {key: n for key, n in Counter(zip(labels, stems, strict=True)).items() if n > 1}
         most = max(Counter(label for label, _ in several).values(), default=0)

@@ -42,12 +42,12 @@ from arml.experiment.recipes import initial, kind_of, widened
 from arml.experiment.running import Run
 from arml.nn.networks import Body
 from arml.predict import models
-from arml.predict.base import LEARNER, Predictor, TaskLearner, softmax
+from arml.predict.base import BY_LEARNER, Predictor, TaskLearner, softmax
 from arml.predict.files import (
     GET_LEARNER_AGAIN,
-    LEARNED,
-    SUPPORT,
-    WEIGHTS,
+    LEARNER_FORMAT,
+    SUPPORT_FILE,
+    WEIGHTS_FILE,
     check_free,
     packed,
     read_checked,
@@ -58,8 +58,8 @@ from arml.predict.folds import Places
 from arml.predict.inputs import Bad, OnItem, checked_labels, checked_targets, floats, weighted
 from arml.predict.kinds import Inputs, named_kind
 from arml.predict.models import Choice, Function, Numeric
-from arml.predict.onnx import QUERIES
-from arml.predict.reliability import WORDS, NumberReliability
+from arml.predict.onnx import ANY_QUERIES
+from arml.predict.reliability import MODELS_IN_WORDS, NumberReliability
 from arml.predict.scikit import facts_of, remade
 from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG_FILE
@@ -68,9 +68,9 @@ from arml.training.evaluate import concatenated, looks
 from arml.training.fit import Fitted
 from arml.training.provenance import provenance
 
-_CHUNK = 64
+_QUERIES_AT_ONCE = 64
 """Queries that the learner predicts at once."""
-LACKING = 1e6
+MISSING_CLASS_GAP = 1e6
 """A logit that lies further below the largest belongs to a class that the task lacks."""
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -84,7 +84,7 @@ class LearnedTask(msgspec.Struct):
     sha256: str
     columns: list[str] | None = None
     target: str | None = None
-    model: str = LEARNER
+    model: str = BY_LEARNER
     weights: dict[str, Share] | None = None
     reader: dict[str, object] | None = None
     estimator: Json | None = None
@@ -139,7 +139,7 @@ class FewShotLearner(TaskLearner):
         match what:
             case FewShotLearner():
                 return what
-            case Path() if (what / WEIGHTS).exists():
+            case Path() if (what / WEIGHTS_FILE).exists():
                 return read_learner(what)[0]
             case Path():
                 return cls.of(Run(what))
@@ -296,10 +296,10 @@ def write_learner(
         **({} if own is None else {"estimator": facts_of(own, "learner")}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in named(learner.learner).items()}
-    facts["weights_sha256"] = write_arrays(folder / WEIGHTS, arrays)
+    facts["weights_sha256"] = write_arrays(folder / WEIGHTS_FILE, arrays)
     if support is not None:
-        facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT, support)}
-    write_checked(folder, LEARNED, facts)
+        facts["task"] = {**(task or {}), "sha256": write_arrays(folder / SUPPORT_FILE, support)}
+    write_checked(folder, LEARNER_FORMAT, facts)
 
 
 def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
@@ -309,10 +309,10 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
     """
     where = str(folder / CONFIG_FILE)
     # The checksum says that it is as it was written, not that it means anything.
-    known = read_as(Content, read_checked(folder, LEARNED), where, GET_LEARNER_AGAIN)
+    known = read_as(Content, read_checked(folder, LEARNER_FORMAT), where, GET_LEARNER_AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
-    arrays = read_arrays(folder / WEIGHTS, known.weights_sha256)
+    arrays = read_arrays(folder / WEIGHTS_FILE, known.weights_sha256)
     try:
         blank = eqx.filter_eval_shape(initial, experiment, problem)
     except Exception as error:
@@ -335,8 +335,8 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
     """A predictor that was saved. **Raises** `RunError` if it is altered or cut short."""
     learner, task = read_learner(folder)
     if task is None:
-        raise RunError(f"{folder}: its {SUPPORT} is of another predictor: save it again")
-    arrays = read_arrays(folder / SUPPORT, task.sha256)
+        raise RunError(f"{folder}: its {SUPPORT_FILE} is of another predictor: save it again")
+    arrays = read_arrays(folder / SUPPORT_FILE, task.sha256)
     try:
         known = learner.kind.predictor or TrainedPredictor
         return known.restored(learner.with_model(model), arrays, task)
@@ -385,7 +385,7 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
 
     n = len(y)
     # A class that a task lacks has a logit of about -1e9, and is not a class of this task.
-    there = ~(logits < logits.max(axis=1, keepdims=True) - LACKING)
+    there = ~(logits < logits.max(axis=1, keepdims=True) - MISSING_CLASS_GAP)
     sure = n / (n + there.sum(axis=1))
 
     def smoothed(log_t: float) -> float:
@@ -507,7 +507,9 @@ class TrainedPredictor(Predictor):
         inputs = self.read(x)
         if self._learner.embedding() is None or self.classes is None:
             return None
-        return by_chunks(partial(_embedded, self._learner, self._support()), inputs, _CHUNK)
+        return by_chunks(
+            partial(_embedded, self._learner, self._support()), inputs, _QUERIES_AT_ONCE
+        )
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
         links = _links(self._learner, self._support())
@@ -527,7 +529,7 @@ class TrainedPredictor(Predictor):
             "columns": self.columns,
             "target": self.target,
             "model": self.model,
-            "weights": self.weights if self.model == models.ENSEMBLE else None,
+            "weights": self.weights if self.model == models.MEAN_OF_MODELS else None,
         }
         write_learner(self.learner, folder, support=self.support, task=task)
 
@@ -545,7 +547,11 @@ class TrainedPredictor(Predictor):
     def choice(self) -> Choice:
         """All models but the ensemble, and how much each counts."""
         every, y = self.sample_weight is None, self.y
-        names = [k for k in self.models if k != models.ENSEMBLE and (every or k in models.WEIGHTED)]
+        names = [
+            k
+            for k in self.models
+            if k != models.MEAN_OF_MODELS and (every or k in models.WEIGHTED_MODELS)
+        ]
         y = y if self.classes is not None else y[:, 0].astype(np.float64)
         return Choice(names, self._fit, self.x, y, [test for _, test in self._parts])
 
@@ -557,8 +563,8 @@ class TrainedPredictor(Predictor):
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
-        if models.ENSEMBLE in self.models and self.sample_weight is None:
-            found[models.ENSEMBLE] = self.choice.mean(train)[test]
+        if models.MEAN_OF_MODELS in self.models and self.sample_weight is None:
+            found[models.MEAN_OF_MODELS] = self.choice.mean(train)[test]
         return found if self.classes is None else {k: softmax(odds) for k, odds in found.items()}
 
     def _fit(self, kept: Places, model: str) -> Function:
@@ -575,7 +581,7 @@ class TrainedPredictor(Predictor):
         """The function from inputs `[n, *features]` to log-odds or targets; with `jax.numpy` as
         `xp` it can be traced."""
         self._check_weights(model)
-        if model == models.ENSEMBLE:
+        if model == models.MEAN_OF_MODELS:
             weights = {name: w for name, w in self.weights.items() if w}
             parts = {name: self._by(name, xp) for name in weights}
 
@@ -584,30 +590,30 @@ class TrainedPredictor(Predictor):
                 return models.mean_of(each, weights, self.classes is not None, xp)
 
             return mean
-        if model == models.PROCESS:
+        if model == models.GAUSSIAN_PROCESS:
             return models.process(self.x, self.y, xp)
-        if model != LEARNER:
+        if model != BY_LEARNER:
             assert self.classes is not None
             ways = len(self.classes)
             function = models.fitted(model, self.x, self.y, ways, xp, self.sample_weight)
             if xp is not np:
                 return function
             return partial(by_chunks, function, size=256, fill=False)  # edges need much memory
-        like = (_CHUNK if xp is np else QUERIES, *self.problem.features)
+        like = (_QUERIES_AT_ONCE if xp is np else ANY_QUERIES, *self.problem.features)
         shape = jax.ShapeDtypeStruct(like, jnp.float32)
         function = adapted = _adapted(self._learner, self._support(), shape)
         if xp is np:
-            function = partial(by_chunks, partial(called, adapted), size=_CHUNK)
+            function = partial(by_chunks, partial(called, adapted), size=_QUERIES_AT_ONCE)
         if self.classes is None:
             return function
         ways = len(self.classes)
         return lambda inputs: function(inputs)[:, :ways] / self.learner.temperature
 
     def _check_weights(self, model: str) -> None:
-        if self.sample_weight is not None and model not in models.WEIGHTED:
+        if self.sample_weight is not None and model not in models.WEIGHTED_MODELS:
             raise ValueError(
-                f"{WORDS[model]} cannot use sample weights: leave them out, or predict with the "
-                f"model {' or '.join(models.WEIGHTED)}"
+                f"{MODELS_IN_WORDS[model]} cannot use sample weights: leave them out, or predict "
+                f"with the model {' or '.join(models.WEIGHTED_MODELS)}"
             )
 
     def _support(self) -> Examples:

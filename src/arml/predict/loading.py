@@ -19,7 +19,7 @@ from arml.plugins.sources import Source
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.encoded import EncodedLearner, load_encoded
 from arml.predict.files import (
-    ENCODED,
+    PREDICTOR_FORMAT,
     SHIPPED_LEARNERS,
     check_predictor,
     locate,
@@ -27,7 +27,7 @@ from arml.predict.files import (
     zipped,
 )
 from arml.predict.kinds import untrained
-from arml.predict.scikit import NAMED, predicts
+from arml.predict.scikit import NAMED_ESTIMATORS, predicts
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG_FILE
 
@@ -47,7 +47,8 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
       "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
       nothing: see `arml.predict.encoded`.
     - `model`: the frozen model of a learner on features, if it is not the one that ships; or what
-      learns from the vectors or the columns: an estimator, or one of `arml.predict.scikit.NAMED`.
+      learns from the vectors or the columns: an estimator, or one of
+      `arml.predict.scikit.NAMED_ESTIMATORS`.
     - `x`: inputs that it will learn.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
@@ -58,7 +59,9 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
         table = SHIPPED_LEARNERS / ("tables" if kind == "classification" else "tables-regression")
         holding = (name for name, one in untrained().items() if one.holds(x))
         learner, estimator = next(holding, table), learner
-    elif predicts(model) is not None or (str(model) in NAMED and not Path(str(model)).exists()):
+    elif predicts(model) is not None or (
+        str(model) in NAMED_ESTIMATORS and not Path(str(model)).exists()
+    ):
         model, estimator = None, str(model) if isinstance(model, os.PathLike) else model
     found = None
     if isinstance(learner, str | os.PathLike):
@@ -126,8 +129,8 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
         except RunError as error:
             raise RunError(f"{folder}: {error}") from error
     config = read_json(folder / CONFIG_FILE)
-    what, name = str(config.get("what")), str(config.get("what")).removeprefix(ENCODED)
-    if what.startswith(ENCODED):
+    what, name = str(config.get("what")), str(config.get("what")).removeprefix(PREDICTOR_FORMAT)
+    if what.startswith(PREDICTOR_FORMAT):
         if name not in INPUTS and "version" in (made := dict(config["extractor"])):
             source = Source(made["name"], made["version"])
             raise RunError(f"{folder}: its inputs are {name} of {source.name}: {source.remedy}")

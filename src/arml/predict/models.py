@@ -6,7 +6,7 @@ task is unlike those of the meta-training, one of them may predict better.
 
 The weights w of the mean come from examples that were left out: they maximise (stacking [1])
 
-    sum_i log sum_k w_k p_ik  +  PRIOR sum_k b_k log w_k
+    sum_i log sum_k w_k p_ik  +  PRIOR_EXAMPLES sum_k b_k log w_k
 
 with p_ik the probability that model k gives to the label of example i. The second term is the log
 of a Dirichlet density: b is one half for the first model, the learner, and the others divide the
@@ -27,28 +27,28 @@ from jaxtyping import Float
 
 from arml.core.episodes import Problem
 from arml.nn.edges import histograms
-from arml.predict.base import LEARNER, softmax
+from arml.predict.base import BY_LEARNER, softmax
 from arml.predict.folds import Places
 from arml.predict.inputs import Numeric, floats
 from arml.predict.scikit import estimator_of, learned_by, logistic
 from arml.results.machine import one_blas_thread
 
-PROCESS, ENSEMBLE = "process", "ensemble"
-WEIGHTED = ("logistic", "edges")
+GAUSSIAN_PROCESS, MEAN_OF_MODELS = "process", "ensemble"
+WEIGHTED_MODELS = ("logistic", "edges")
 """The models that can use sample weights."""
-FOREST, BOOSTING = "random forest", "gradient boosting"
-LINEAR = {"classification": "logistic regression", "regression": "ridge regression"}
-PRIOR = 4.0
+RANDOM_FOREST, GRADIENT_BOOSTING = "random forest", "gradient boosting"
+LINEAR_MODEL_NAMES = {"classification": "logistic regression", "regression": "ridge regression"}
+PRIOR_EXAMPLES = 4.0
 """How many examples the prior of the weights counts as much as."""
 WEIGHT_ROUNDS = 200
 """Of EM, which has converged by then to three digits."""
-PROCESSED = 300
+MAX_PROCESS_EXAMPLES = 300
 """Examples up to which a Gaussian process is fitted: its time grows with their cube."""
-SCALES = 4
+MAX_KERNEL_SCALES = 4
 """Inputs up to which a Gaussian process has a scale for each."""
-_LEAST = 1e-9
+_MIN_PROBABILITY = 1e-9
 """The least probability: a model that is sure and wrong does not lose its whole weight."""
-_DROPPED = 0.02
+_MIN_MODEL_WEIGHT = 0.02
 """A model whose weight is smaller is left out."""
 
 Outputs = Float[np.ndarray, "n outputs"]
@@ -62,10 +62,10 @@ def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
     first, and the ensemble last, if there are several."""
     if problem.kind == "regression" or not problem.form.plain:
         numbers = problem.form.plain and not problem.spatial
-        function = numbers and problem.outputs == 1 and n <= PROCESSED
-        return (LEARNER, PROCESS, ENSEMBLE) if function else (LEARNER,)
+        function = numbers and problem.outputs == 1 and n <= MAX_PROCESS_EXAMPLES
+        return (BY_LEARNER, GAUSSIAN_PROCESS, MEAN_OF_MODELS) if function else (BY_LEARNER,)
     pictures = problem.spatial and min(problem.features[:2]) >= 16
-    return (LEARNER, "logistic", *(("edges",) if pictures else ()), ENSEMBLE)
+    return (BY_LEARNER, "logistic", *(("edges",) if pictures else ()), MEAN_OF_MODELS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,10 @@ class Choice:
                 mean = squared.mean(axis=0) + 1e-300
                 own = (1 + squared / (2 * mean)) ** -2.5 * np.sqrt(mean.min() / mean)
         found = model_weights(own)
-        found = np.where(found < _DROPPED, 0.0, found) / found[found >= _DROPPED].sum()
+        found = (
+            np.where(found < _MIN_MODEL_WEIGHT, 0.0, found)
+            / found[found >= _MIN_MODEL_WEIGHT].sum()
+        )
         return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
 
     def mean(self, kept: Places) -> Outputs:
@@ -157,11 +160,11 @@ def model_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
     """
     n, k = own.shape
     prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
-    chances, weights = np.maximum(own, _LEAST), prior
+    chances, weights = np.maximum(own, _MIN_PROBABILITY), prior
     for _ in range(WEIGHT_ROUNDS):
         # The expected number of examples that each model explains.
         explained = (1 / (chances @ weights)) @ chances * weights
-        weights = (explained + PRIOR * prior) / (n + PRIOR)
+        weights = (explained + PRIOR_EXAMPLES * prior) / (n + PRIOR_EXAMPLES)
     return weights
 
 
@@ -214,7 +217,7 @@ def process(
 
     middle, unit = x.mean(axis=0), x.std(axis=0)
     unit[unit == 0] = 1.0
-    scales = np.ones(x.shape[1] if x.shape[1] <= SCALES else 1)
+    scales = np.ones(x.shape[1] if x.shape[1] <= MAX_KERNEL_SCALES else 1)
     kernel = ConstantKernel() * RBF(scales, (0.05, 50.0)) + WhiteKernel(0.1, (1e-3, 10.0))
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a scale at its bound
@@ -239,8 +242,8 @@ def by_scikit(
 ) -> Function:
     """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
     those that take it. The scale of a number is that of all targets."""
-    linear = model in LINEAR.values()
-    gaps = 0.0 if linear or model == FOREST else np.nan
+    linear = model in LINEAR_MODEL_NAMES.values()
+    gaps = 0.0 if linear or model == RANDOM_FOREST else np.nan
 
     def columns(x: Float[np.ndarray, "n columns 3"]) -> np.ndarray:
         return np.where(x[..., 1] > 0, x[..., 0], gaps).astype(np.float64)

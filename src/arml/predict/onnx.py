@@ -34,10 +34,10 @@ _Value = Any
 """Of a variable of the trace: a constant array, or the name of what a node computes."""
 _Equation = Any
 """A `JaxprEqn`. By its type the variables have no shapes."""
-QUERIES, HEIGHT, WIDTH = 1009, 1013, 1019
-_FREE = {QUERIES: "n", HEIGHT: "height", WIDTH: "width"}
+ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH = 1009, 1013, 1019
+_FREE_AXES = {ANY_QUERIES: "n", ANY_HEIGHT: "height", ANY_WIDTH: "width"}
 """Names of the sizes that are known only when the file runs."""
-ANY_PICTURES = jax.ShapeDtypeStruct((QUERIES, HEIGHT, WIDTH, 3), np.uint8)
+ANY_PICTURES = jax.ShapeDtypeStruct((ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH, 3), np.uint8)
 """Pictures of any number and size."""
 ONNX_OPSET = 18
 """Version of the operators."""
@@ -49,7 +49,9 @@ EXTRACTOR_PREFIX = "extractor_"
 
 def free(sizes: Sequence[int]) -> list[int]:
     """The positions of the sizes that are known only when the file runs."""
-    return [i for i, size in enumerate(sizes) if size and any(size % prime == 0 for prime in _FREE)]
+    return [
+        i for i, size in enumerate(sizes) if size and any(size % prime == 0 for prime in _FREE_AXES)
+    ]
 
 
 class Graph:
@@ -102,7 +104,7 @@ class Graph:
         self.file.graph.output.append(self._described(name, like))
 
     def _described(self, name: str, like: Any) -> Any:
-        sizes = [_FREE.get(size, size) for size in like.shape]
+        sizes = [_FREE_AXES.get(size, size) for size in like.shape]
         return self.onnx.helper.make_tensor_value_info(name, self.kind(like.dtype), sizes)
 
     def kind(self, dtype: DTypeLike) -> int:
@@ -253,7 +255,13 @@ ARRAY_OPERATORS: dict[str, Operator] = {
     "conv_general_dilated": _convolution,
 }
 """The operators of primitives that need their inputs in full shape."""
-IDENTITIES = {"stop_gradient", "copy", "copy_p", "sharding_constraint", "optimization_barrier"}
+IDENTITY_PRIMITIVES = {
+    "stop_gradient",
+    "copy",
+    "copy_p",
+    "sharding_constraint",
+    "optimization_barrier",
+}
 LOOP_PRIMITIVES = {"scan", "while", "cond"}
 
 
@@ -282,7 +290,7 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
     name, params = equation.primitive.name, equation.params
     given = [atom.aval.shape for atom in equation.invars]
     out = [variable.aval.shape for variable in equation.outvars]
-    if name in IDENTITIES:
+    if name in IDENTITY_PRIMITIVES:
         return values
     if name == "broadcast_in_dim":
         (value,), sizes = values, [1] * len(out[0])
@@ -368,9 +376,9 @@ def _between(length: Array, size: int) -> Array:
 # Frozen models: each is a primitive of the trace, and its nodes are copied into the file.
 
 
-_FROZEN = Primitive("frozen_model")
-_FROZEN.def_abstract_eval(
-    lambda x, extractor: jax.core.ShapedArray((QUERIES, *extractor.shape[1:]), extractor.type)
+_FROZEN_MODEL = Primitive("frozen_model")
+_FROZEN_MODEL.def_abstract_eval(
+    lambda x, extractor: jax.core.ShapedArray((ANY_QUERIES, *extractor.shape[1:]), extractor.type)
 )
 
 
@@ -379,7 +387,7 @@ def vectors_of(pictures: Array, extractor: Extractor) -> Array:
     raises `ValueError` for a model that cannot be copied: one of a fixed number of pictures, or of
     operators that cannot be brought to our version."""
     x = extractor.prepared(resized(pictures, extractor.size, extractor.crop), jnp)
-    return extractor.pooled(_FROZEN.bind(x, extractor=extractor), jnp)
+    return extractor.pooled(_FROZEN_MODEL.bind(x, extractor=extractor), jnp)
 
 
 def _frozen_model(graph: Graph, equation: _Equation, x: _Value) -> str:
@@ -490,7 +498,7 @@ def write_predictor(
         first, *more = found if isinstance(found, tuple) else (found,)
         return [first if classes is None else jax.nn.softmax(first), *more]
 
-    vectors = jax.ShapeDtypeStruct((QUERIES, *features), np.float32)
+    vectors = jax.ShapeDtypeStruct((ANY_QUERIES, *features), np.float32)
     inputs = {"pictures": ANY_PICTURES} if pictures else {"inputs": vectors}
     outputs = ("predictions",) if classes is None else ("probabilities", "novelty")
     write(path, answers, inputs, outputs, metadata)

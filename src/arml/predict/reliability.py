@@ -4,10 +4,10 @@ A check takes a function that learns from some of the examples and predicts the 
 everything that reads labels from the examples that it may see, so no estimate has seen its own
 answers. Folds are balanced, and repeated if the examples are few; copies and the examples of a
 group are left out together, and count once (`arml.predict.folds`). A class without a second example
-that differs cannot be checked. The interval of an accuracy is Wilson's, with `OVERLAP`. Mistakes
-are ranked by the probability of the given label [1]. Intervals of numbers are a prediction plus or
-minus a quantile of the residuals of examples that were left out (the jackknife of [2], with folds).
-The check learns from less than the predictor does, so it is slightly pessimistic.
+that differs cannot be checked. The interval of an accuracy is Wilson's, with `OVERLAP_FACTOR`.
+Mistakes are ranked by the probability of the given label [1]. Intervals of numbers are a prediction
+plus or minus a quantile of the residuals of examples that were left out (the jackknife of [2], with
+folds). The check learns from less than the predictor does, so it is slightly pessimistic.
 
 [1] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
     JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
@@ -29,23 +29,23 @@ from jaxtyping import Float, Int
 from arml.predict.folds import MAX_FOLDS, Numbers, Places, folds, units_of
 from arml.results.files import Json
 
-FEW = 60
-"""Up to so many examples of classes are left out `REPEATS` times in different folds."""
-REPEATS = 3
-OVERLAP = 1.7
+MAX_REPEATED_EXAMPLES = 60
+"""Up to so many examples of classes are left out `FOLD_REPEATS` times in different folds."""
+FOLD_REPEATS = 3
+OVERLAP_FACTOR = 1.7
 """The variance of a cross-validated accuracy around the accuracy on new inputs, as a multiple of
 that of as many independent tests: the folds learn from nearly the same examples [3], and from fewer
 than the predictor. It suits simulated tables (`benchmarks/results/intervals.json`), on which 1
 holds 87 to 96%; the correction of [4] is 2.1 for ten folds."""
-_FAR = 6.0
+_OUTLIER_DISTANCE = 6.0
 """A number is far off if its residual is so many times the median residual."""
 Z_95 = 1.959964
 """The 97.5% quantile of the normal distribution."""
 _MAX_SHOWN = 5
 """Examples that are named in words."""
-MEAN = "always the mean"
+ALWAYS_THE_MEAN = "always the mean"
 """The simplest regression, which every other should beat."""
-WORDS = {
+MODELS_IN_WORDS = {
     "learner": "the learner",
     "logistic": "logistic regression",
     "edges": "logistic regression on edges",
@@ -216,7 +216,7 @@ class Reliability(Evaluation):
     """Whether the user said which examples belong together."""
     notes: tuple[str, ...] = ()
     """More lines for the user."""
-    overlap = OVERLAP
+    overlap = OVERLAP_FACTOR
 
     @property
     def right(self) -> np.ndarray:
@@ -317,13 +317,13 @@ class NumberReliability:
 
     @property
     def doubtful(self) -> Int[np.ndarray, " doubtful"]:
-        """Places of the examples whose residual is more than `_FAR` times the median, the largest
-        first: mistyped, or unlike the others."""
+        """Places of the examples whose residual is more than `_OUTLIER_DISTANCE` times the median,
+        the largest first: mistyped, or unlike the others."""
         if not len(self.targets):
             return np.zeros(0, int)
         ratio = (self.residuals / np.where(self.median > 0, self.median, np.inf)).max(axis=1)
         order = np.argsort(-ratio, kind="stable")
-        return order[ratio[order] > _FAR]
+        return order[ratio[order] > _OUTLIER_DISTANCE]
 
     def half_width(self, level: float) -> Float[np.ndarray, " targets"]:
         """Half the width of an interval that holds about `level` of new targets [2]: the residual
@@ -341,9 +341,9 @@ class NumberReliability:
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words; `names` are those of the examples."""
         lines = [str(self), *self.notes]
-        if len(self.targets) and not np.any(self.errors[MEAN]):
+        if len(self.targets) and not np.any(self.errors[ALWAYS_THE_MEAN]):
             lines.append("all targets are equal")
-        elif np.all(self.error >= self.errors[MEAN]):
+        elif np.all(self.error >= self.errors[ALWAYS_THE_MEAN]):
             lines.append("no better than always answering the mean of the targets: do not trust it")
         lines += _equal(self.copies, self.conflicts, names, "targets")
         digits = digits_of(self.targets, 4)
@@ -369,7 +369,7 @@ class NumberReliability:
 
 
 def _word(model: str) -> str:
-    return WORDS.get(model, model)
+    return MODELS_IN_WORDS.get(model, model)
 
 
 def curve_in_words(curve: Mapping[int, float]) -> str:
@@ -401,7 +401,7 @@ def classification_reliability(
     - `repeats`: how often each example is left out; chosen by their number if not given.
     - `most`: folds at most.
     """
-    repeats = repeats or (REPEATS if len(y) <= FEW else 1)
+    repeats = repeats or (FOLD_REPEATS if len(y) <= MAX_REPEATED_EXAMPLES else 1)
 
     def marked(train: Places, test: Places) -> dict[str, np.ndarray]:
         """The probabilities, and whether the likeliest class is right."""
@@ -440,14 +440,16 @@ def regression_reliability(
 
     def compared(train: Places, test: Places) -> dict[str, np.ndarray]:
         mean = np.broadcast_to(y[train].mean(axis=0), y[test].shape)
-        return {**refit(train, test), MEAN: mean}
+        return {**refit(train, test), ALWAYS_THE_MEAN: mean}
 
     parts = folds(y, same, groups, classes=False, most=most)
     checked, found = left_out(compared, parts, len(y))
     several = *_copies(same, y), len(np.unique(units_of(y, same, groups)[checked]))
     model, y = model or next(iter(found), "model"), y[checked]
     if not len(checked):
-        return NumberReliability(y, y, model, dict.fromkeys((model, MEAN), y.sum(axis=0) + np.nan))
+        return NumberReliability(
+            y, y, model, dict.fromkeys((model, ALWAYS_THE_MEAN), y.sum(axis=0) + np.nan)
+        )
     errors = {name: np.sqrt(np.mean((one - y) ** 2, axis=0)) for name, one in found.items()}
     return NumberReliability(y, found[model], model, errors, *several)
 

@@ -19,11 +19,11 @@ from jaxtyping import Float
 
 from arml.results.files import Json, RunError
 
-LACKING = -50.0
+MISSING_CLASS_LOGIT = -50.0
 """The log-odds of a class without examples."""
-_PENALTY = 0.001
+_RIDGE_PENALTY = 0.001
 """Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
-NAMED = {
+NAMED_ESTIMATORS = {
     "logistic-regression": "sklearn.linear_model:LogisticRegression",
     "ridge-regression": "sklearn.linear_model:Ridge",
     "random-forest": "sklearn.ensemble:RandomForest",
@@ -61,7 +61,7 @@ def estimator_of(model: Any, kind: str) -> Any:
     from sklearn.base import BaseEstimator, clone
 
     if isinstance(model, str):
-        package, name = NAMED[model].split(":")
+        package, name = NAMED_ESTIMATORS[model].split(":")
         try:
             module = import_module(package)
         except ImportError:
@@ -112,7 +112,7 @@ def learned_by(
         made.fit(x if gaps else np.nan_to_num(x), y, **weight)
 
     def outputs(new: np.ndarray) -> np.ndarray:
-        found = np.full((len(new), classes or 2), LACKING if classes else scale)
+        found = np.full((len(new), classes or 2), MISSING_CLASS_LOGIT if classes else scale)
         new = new if gaps else np.nan_to_num(new)
         with threadpool_limits(threads):
             if classes and len(new):
@@ -135,13 +135,17 @@ def logistic(
     from scipy.optimize import minimize  # here, because it is slow to load
     from scipy.special import log_softmax
 
-    weights, offsets, kinds = np.zeros((ways, x.shape[1])), np.full(ways, LACKING), np.unique(y)
+    weights, offsets, kinds = (
+        np.zeros((ways, x.shape[1])),
+        np.full(ways, MISSING_CLASS_LOGIT),
+        np.unique(y),
+    )
     offsets[kinds] = 0
     if len(kinds) > 1 and x.shape[1]:
         rows, member = np.column_stack([x, np.ones(len(x))]), y[:, None] == kinds
         share = weight[:, None] / weight.sum()
         # Of two classes the difference is penalised, and the offsets never are.
-        penalty = np.append(np.full(x.shape[1], _PENALTY * (2 if len(kinds) == 2 else 1)), 0)
+        penalty = np.append(np.full(x.shape[1], _RIDGE_PENALTY * (2 if len(kinds) == 2 else 1)), 0)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
             w = flat.reshape(len(kinds), -1)

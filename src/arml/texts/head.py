@@ -4,7 +4,7 @@ A vector of a text holds the encoder's vector e, of length 1, and the counts of 
 its n-grams of characters, by their hashes [1]. With w and c their TF-IDF [2], each of length 1, by
 the document frequencies of the examples,
 
-    z         = [e, WORDS (w, c) / sqrt(2)]
+    z         = [e, WORDS_LENGTH (w, c) / sqrt(2)]
     p(k|z)    = softmax of  (z . w_k + b_k) / T + log(prior of k / share of k among the examples)
     novelty   = (1 - max_k cos(z, m_k)) / a bound
 
@@ -12,8 +12,8 @@ with m_k the mean z of class k. The penalty is that of `arml.predict.scikit.logi
 `arml.predict.head.fit_head` finds T and the bound. All of it, the document frequencies too, comes
 from the examples that are kept, so each fold learns it anew.
 
-`WORDS`, `TEMPERATURE` and the measure of novelty suited three sets of texts (SMS spam, film
-reviews, questions); `benchmarks/results/texts.json` reports them on others.
+`WORDS_LENGTH`, `TEXT_TEMPERATURE` and the measure of novelty suited three sets of texts (SMS spam,
+film reviews, questions); `benchmarks/results/texts.json` reports them on others.
 
 [1] Weinberger et al., Feature Hashing for Large Scale Multitask Learning, ICML 2009.
 [2] As scikit-learn's `TfidfVectorizer(sublinear_tf=True)` computes it.
@@ -26,18 +26,18 @@ from jaxtyping import Float
 from scipy.sparse import csr_array, hstack
 
 from arml.predict.head import Rule
-from arml.predict.inputs import EXAMPLES
+from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.scikit import logistic
 
 HASH_BUCKETS = 2**16
 """Hashes of words, and of n-grams of characters."""
-SLOTS = 4096
+TERM_SLOTS = 4096
 """Words and n-grams of a text that are kept, at most."""
-MOST = 128
-"""Above the largest count. A slot holds (hash MOST + count), exactly in 32 bits; 0 is empty."""
-WORDS = 0.4
+COUNT_BASE = 128
+"""Above the largest count. A slot holds (hash COUNT_BASE + count) in 32 bits; 0 is empty."""
+WORDS_LENGTH = 0.4
 """The length of the words beside an encoder's vector of length 1."""
-TEMPERATURE = 0.8
+TEXT_TEMPERATURE = 0.8
 """The temperature around which that of left-out examples is expected."""
 
 
@@ -53,7 +53,7 @@ class TextHead(NamedTuple):
     temperature: float = 1.0
     bound: float = 1.0
     prior: Float[np.ndarray, " classes"] | float = 0.0
-    """What another prior than `EXAMPLES`, of which the log-odds are, adds to them."""
+    """What another prior than `PRIOR_OF_EXAMPLES`, of which the log-odds are, adds to them."""
 
     def answers(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
@@ -69,20 +69,20 @@ class TextHead(NamedTuple):
 
 def counts_of(vectors: Float[np.ndarray, "n d"]) -> csr_array:
     """The counts of words and n-grams `[n, hashes]` in vectors of texts."""
-    slots = vectors[:, -SLOTS:].astype(np.int64)
+    slots = vectors[:, -TERM_SLOTS:].astype(np.int64)
     rows, places = np.nonzero(slots)
-    hashes, counts = np.divmod(slots[rows, places], MOST)
+    hashes, counts = np.divmod(slots[rows, places], COUNT_BASE)
     return csr_array((counts.astype(np.float64), (rows, hashes)), (len(vectors), 2 * HASH_BUCKETS))
 
 
 def features(vectors: Float[np.ndarray, "n d"], rarity: Float[np.ndarray, " hashes"]) -> csr_array:
     """z `[n, dimension + hashes]`, from the vectors of texts."""
-    z, meaning = counts_of(vectors), vectors[:, :-SLOTS]
+    z, meaning = counts_of(vectors), vectors[:, :-TERM_SLOTS]
     rows = np.repeat(np.arange(len(vectors)), np.diff(z.indptr))
     block = 2 * rows + (z.indices >= HASH_BUCKETS)
     values = (1 + np.log(z.data)) * rarity[z.indices]
     sizes = np.sqrt(np.bincount(block, values**2, minlength=2 * len(vectors)))
-    length = (WORDS if meaning.shape[1] else 1.0) / np.sqrt(2)
+    length = (WORDS_LENGTH if meaning.shape[1] else 1.0) / np.sqrt(2)
     z.data = length * values / np.maximum(sizes, 1e-9)[block]
     return csr_array(hstack([csr_array(meaning.astype(np.float64)), z]))
 
@@ -140,4 +140,11 @@ def _apart(x: np.ndarray, y: np.ndarray, head: TextHead) -> np.ndarray:
     return (1 - (z @ z.T).toarray() / size / size[:, None])[y[:, None] != y]
 
 
-RULE = Rule(_fitted, _apart, EXAMPLES, TEMPERATURE, TEMPERATURE * np.geomspace(0.06, 10, 80), 5)
+TEXT_RULE = Rule(
+    _fitted,
+    _apart,
+    PRIOR_OF_EXAMPLES,
+    TEXT_TEMPERATURE,
+    TEXT_TEMPERATURE * np.geomspace(0.06, 10, 80),
+    5,
+)

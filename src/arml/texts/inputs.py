@@ -22,9 +22,9 @@ from arml.tables.kinds import normal, text_of
 from arml.tables.sheet import Sheet, decoded
 from arml.texts.encoder import encoder_of, tokenizer_of
 
-PARTS = 40
+MAX_PARTS = 40
 """Parts of a text at most, of which `--matter` finds the one that matters most."""
-_EXCERPT = 200
+_EXCERPT_LENGTH = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Texts(Inputs):
             text = " ".join(self.content(file, 0)[1].split())
         except ValueError:
             return Shown()
-        return Shown(text=text[:_EXCERPT] + "..." * (len(text) > _EXCERPT))
+        return Shown(text=text[:_EXCERPT_LENGTH] + "..." * (len(text) > _EXCERPT_LENGTH))
 
     def examples(self) -> tuple[list[object], list[str]]:
         things = ("the parcel", "my order", "the blue lamp", "this book", "the second box")
@@ -157,7 +157,7 @@ class Texts(Inputs):
     def without_parts(self, learner: Any, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is a word, or of a long text several."""
         words = self.content(file, 0)[1].split()
-        parts = [some for some in np.array_split(np.arange(len(words)), PARTS) if len(some)]
+        parts = [some for some in np.array_split(np.arange(len(words)), MAX_PARTS) if len(some)]
         left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
         said = [" ".join(words[i] for i in some) for some in parts]
         return learner.vectors([" ".join(words), *left]), said

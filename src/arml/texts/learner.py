@@ -12,16 +12,16 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
 from arml.predict.head import fit_head
-from arml.predict.inputs import EXAMPLES
+from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
 from arml.texts.encoder import Encoder, encoder_of
-from arml.texts.head import HASH_BUCKETS, MOST, RULE, SLOTS, axes_of
+from arml.texts.head import COUNT_BASE, HASH_BUCKETS, TERM_SLOTS, TEXT_RULE, axes_of
 
-_COUNTED = {"n_features": HASH_BUCKETS, "norm": None, "alternate_sign": False}
-HASHES = (
-    HashingVectorizer(**_COUNTED),
-    HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNTED),
+_COUNT_OPTIONS = {"n_features": HASH_BUCKETS, "norm": None, "alternate_sign": False}
+HASHING_VECTORIZERS = (
+    HashingVectorizer(**_COUNT_OPTIONS),
+    HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNT_OPTIONS),
 )
 """Of words, and of n-grams of two to five characters within words."""
 WITHOUT_ENCODER = "the words of the texts alone: pip install 'arml[texts]' adds their meaning"
@@ -45,13 +45,13 @@ class TextLearner(EncodedLearner):
 
     @property
     def dimension(self) -> int:
-        return SLOTS + (self.encoder.dimension if self.encoder else 0)
+        return TERM_SLOTS + (self.encoder.dimension if self.encoder else 0)
 
     @property
     def facts(self) -> Json:
         """Everything on which the vectors depend, as plain data."""
         encoder = self.encoder.facts if self.encoder else {"model": "none"}
-        return {**encoder, "hashed": [HASH_BUCKETS, SLOTS]}
+        return {**encoder, "hashed": [HASH_BUCKETS, TERM_SLOTS]}
 
     @property
     def notes(self) -> list[str]:
@@ -62,11 +62,13 @@ class TextLearner(EncodedLearner):
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, which are not kept."""
-        counts = csr_array(hstack([one.transform(texts) for one in HASHES]))
-        slots = np.zeros((len(texts), SLOTS), np.float32)
+        counts = csr_array(hstack([one.transform(texts) for one in HASHING_VECTORIZERS]))
+        slots = np.zeros((len(texts), TERM_SLOTS), np.float32)
         for row, (start, end) in enumerate(pairwise(counts.indptr)):
-            found = counts.indices[start:end] * MOST + np.minimum(counts.data[start:end], MOST - 1)
-            slots[row, : min(end - start, SLOTS)] = np.sort(found)[:SLOTS]
+            found = counts.indices[start:end] * COUNT_BASE + np.minimum(
+                counts.data[start:end], COUNT_BASE - 1
+            )
+            slots[row, : min(end - start, TERM_SLOTS)] = np.sort(found)[:TERM_SLOTS]
         parts = [slots]
         if self.encoder is not None:
             meaning = self.encoder(texts)
@@ -97,8 +99,8 @@ class TextPredictor(EncodedPredictor):
     """A task that was learned from texts; `x` are the vectors `[n, d]` of the examples."""
 
     learner: TextLearner
-    fit_head = staticmethod(partial(fit_head, rule=RULE))
-    prior = EXAMPLES
+    fit_head = staticmethod(partial(fit_head, rule=TEXT_RULE))
+    prior = PRIOR_OF_EXAMPLES
 
     def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         weight = np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
@@ -106,4 +108,4 @@ class TextPredictor(EncodedPredictor):
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
         """The vectors of the meaning of texts; None without an encoder."""
-        return self.learner.read(x)[:, :-SLOTS] if self.learner.encoder else None
+        return self.learner.read(x)[:, :-TERM_SLOTS] if self.learner.encoder else None
