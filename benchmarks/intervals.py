@@ -1,11 +1,12 @@
 """Do the 95% intervals of an accuracy hold? The check of classes, on many simulated tables.
 
-    python benchmarks/intervals.py [--tables 500]
+    python benchmarks/intervals.py [--tables 500] [--own 60]
 
 Tables of 10, 20, 30 and 60 rows by 5 columns, of pure noise, and with a signal of a random size. A
 linear discriminant with ridge, and the nearest neighbour, stand for the learner, because they learn
-a fold in microseconds; the folds, the repeats and the interval are those of every predictor. The
-truth is the accuracy on 2,000 new rows of what learned from all examples. The result is
+a fold in microseconds. The folds, the repeats and the interval are those of every predictor. The
+learner `tables` itself takes a second for a table, so it gets fewer of them (`--own`). The truth is
+the accuracy on 2,000 new rows of what learned from all examples. The result is
 `results/intervals.json`: the share of the tables whose interval holds the truth, the mean
 difference, and the mean width.
 """
@@ -19,9 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
+import arml
 from arml.predict.base import softmax
 from arml.predict.folds import Places
-from arml.predict.reliability import classification_reliability
+from arml.predict.reliability import Reliability, classification_reliability
 from common import machine, write
 
 ROWS, COLUMNS, NEW = (10, 20, 30, 60), 5, 2_000
@@ -44,7 +46,12 @@ def neighbour(x: np.ndarray, y: np.ndarray, new: np.ndarray, ways: int) -> np.nd
     return np.eye(ways)[y[away.argmin(axis=1)]]
 
 
-MODELS: dict[str, Model] = {"discriminant": discriminant, "neighbour": neighbour}
+MODELS: dict[str, Model | None] = {
+    "discriminant": discriminant,
+    "neighbour": neighbour,
+    "tables": None,
+}
+"""None is the learner of the package."""
 
 
 def table(rng: np.random.Generator, n: int, signal: bool) -> tuple[np.ndarray, np.ndarray, int]:
@@ -55,16 +62,23 @@ def table(rng: np.random.Generator, n: int, signal: bool) -> tuple[np.ndarray, n
     return centres[y] + rng.normal(size=(len(y), COLUMNS)), y, ways
 
 
-def measured(n: int, signal: bool, model: Model, seed: int) -> list[float]:
+def measured(n: int, signal: bool, model: Model | None, seed: int) -> list[float]:
     """The ends of the interval, and of one for as many independent tests; the estimate, and the
     truth, of one table."""
     x, y, ways = table(np.random.default_rng([seed, n, signal]), n, signal)
 
     def refit(train: Places, test: Places) -> dict[str, np.ndarray]:
+        assert model is not None
         return {"model": model(x[train], y[train], x[test], ways)}
 
-    found = classification_reliability(refit, y[:n], np.arange(ways))
-    truth = model(x[:n], y[:n], x[n:], ways).argmax(axis=1) == y[n:]
+    if model is None:
+        predictor = arml.load("tables").adapt(x[:n], y[:n])
+        found, answers = predictor.reliability(), predictor.predict(x[n:])
+        assert isinstance(found, Reliability)
+    else:
+        found = classification_reliability(refit, y[:n], np.arange(ways))
+        answers = model(x[:n], y[:n], x[n:], ways).argmax(axis=1)
+    truth = answers == y[n:]
     count = len(found.labels)
     plain = binomtest(round(found.accuracy * count), count).proportion_ci(method="wilson")
     return [*found.interval, plain.low, plain.high, found.accuracy, float(truth.mean())]
@@ -92,9 +106,13 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tables", type=int, default=500)
+    parser.add_argument("--own", type=int, default=60)
     given, before = parser.parse_args(), machine()
-    kinds = [*product(MODELS, ROWS, (False, True), (given.tables,))]
-    with ProcessPoolExecutor(4) as pool:
+    kinds = [
+        (name, n, signal, given.tables if MODELS[name] else given.own)
+        for name, n, signal in product(MODELS, ROWS, (False, True))
+    ]
+    with ProcessPoolExecutor(2) as pool:
         rows = []
         for found in pool.map(row, *zip(*kinds, strict=True)):
             rows.append(found)

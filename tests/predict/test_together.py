@@ -1,10 +1,12 @@
-"""Names of files that may be one thing."""
+"""Files that may show one thing, by their names, their times and their vectors."""
 
 import re
 
+import numpy as np
 import pytest
+from PIL import ExifTags, Image
 
-from arml.predict.kinds import together_by
+from arml.predict.together import together_by, together_in_space
 
 
 @pytest.mark.parametrize(
@@ -24,3 +26,36 @@ def test_a_pattern_is_named_that_fits(names, stems):
     assert bool(pattern) == bool(stems)
     if stems:
         assert len({re.search(pattern, name)[1] for name in names}) == stems
+
+
+@pytest.mark.parametrize(("sign", "warned"), [("time", True), ("look", True), ("none", False)])
+def test_pictures_of_one_thing_are_warned_of(sign, warned, tmp_path, command):
+    """Each class has two things with four pictures of each, whose names say nothing."""
+    rng = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for thing in range(2):
+            base = rng.integers(0, 255, (8, 8, 3))
+            for number in range(4):
+                pixels = base if sign == "look" else rng.integers(0, 255, (8, 8, 3))
+                pixels = np.clip(pixels + rng.normal(0, 3, pixels.shape), 0, 255).astype(np.uint8)
+                picture = Image.fromarray(pixels).resize((64, 64))
+                exif = Image.Exif()
+                if sign == "time":
+                    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = (
+                        f"2026:05:0{1 + thing} 10:00:00"
+                    )
+                picture.save(tmp_path / label / f"{'ab'[thing]}{'wxyz'[number]}.jpg", exif=exif)
+    _, said = command(f"adapt photos --support {tmp_path} --save {tmp_path}/kept")
+    assert ("may belong together" in said) == warned
+    assert ("rex-1.jpg and rex-2.jpg" in said) == warned
+
+
+def test_vectors_of_independent_examples_and_of_repeated_ones():
+    rng, labels = np.random.default_rng(0), np.repeat(["a", "b"], 12)
+    independent = rng.normal(size=(24, 40))
+    repeated = np.repeat(rng.normal(size=(8, 40)), 3, axis=0) + 0.2 * rng.normal(size=(24, 40))
+    assert not together_in_space(independent, labels.tolist())
+    assert together_in_space(repeated, labels.tolist())
+    # Copies are left out together, whatever they are told.
+    assert not together_in_space(np.repeat(independent[::3], 3, axis=0), labels.tolist())

@@ -53,7 +53,7 @@ Parts = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class _Source:
+class LabelledFiles:
     """Labelled pictures: the members of each class, both in order of name."""
 
     path: Path
@@ -130,7 +130,7 @@ def default_folder() -> Path:
 @contextmanager
 def open_source(
     path: Path, suffixes: Collection[str] = SUFFIXES, one: str = "image"
-) -> Iterator[_Source]:
+) -> Iterator[LabelledFiles]:
     """Open a folder or a zip file of labelled pictures, or of other files with these suffixes.
 
     The pictures are in one folder for each class, perhaps below common top folders, and some in
@@ -159,7 +159,7 @@ def open_source(
         else:
             classes, split, remarks = _by_folder(path, pictures, one)
         left_out = [Path(member.where) for member in others if member not in tables]
-        yield _Source(path, dict(sorted(classes.items())), split, left_out, remarks)
+        yield LabelledFiles(path, dict(sorted(classes.items())), split, left_out, remarks)
 
 
 def has_suffix(name: str, suffixes: Collection[str] = SUFFIXES) -> bool:
@@ -338,7 +338,7 @@ def family_name(path: Path) -> str:
     return path.stem if path.suffix.lower() == ".zip" else path.name
 
 
-def _load(name: str, source: _Source, size: int, progress: Progress) -> ImageFamily:
+def _load(name: str, source: LabelledFiles, size: int, progress: Progress) -> ImageFamily:
     pictures, digest, split = source.pictures, source.digest(), source.split
     key = hashlib.sha256(f"{CACHE_FORMAT} {size} {digest}".encode()).hexdigest()[:32]
     place, shape = default_folder() / "images" / f"{key}.npy", (len(pictures), size, size, 3)

@@ -9,20 +9,24 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.decode import SUFFIXES, Crop
 from arml.datasets.features import remade
+from arml.datasets.folders import LabelledFiles
 from arml.photographs.learner import PhotoLearner
 from arml.photographs.reading import (
     PICTURE_TYPES,
     as_image,
+    captured,
     content_of,
     pixels_of,
     single_pictures,
 )
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.folds import NEAR_DUPLICATE_DISTANCE
+from arml.predict.head import unit_roots
 from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Inputs, Shown
 from arml.predict.loading import load
 from arml.predict.reliability import Reliability
+from arml.predict.together import together_in_space, together_in_time, warning
 from arml.results.files import Json
 
 THUMBNAIL_PIXELS = 96
@@ -73,6 +77,16 @@ class Pictures(Inputs):
     def show(self, file: Member) -> Shown:
         return Shown(as_image(pixels_of([file], THUMBNAIL_PIXELS, crop=1.0, bad={})[0]))
 
+    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
+        found = super().together(source, x)
+        if not found and together_in_time(
+            [captured(file) for file in source.pictures], source.labels
+        ):
+            found = warning(
+                source.files, source.labels, self.many, "because they were taken in the same second"
+            )
+        return found
+
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is a patch of a `PATCH_GRID` by `PATCH_GRID` grid on the pixels that the learner
         reads; it has the picture's mean colour then."""
@@ -104,6 +118,17 @@ class Photographs(Pictures):
 
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx"
+
+    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
+        found = super().together(source, x)
+        if not found and together_in_space(unit_roots(x), source.labels):
+            found = warning(
+                source.files,
+                source.labels,
+                self.many,
+                "because many look like another of their class",
+            )
+        return found
 
     def examples(self) -> tuple[list[object], list[str]]:
         draw, labels = np.random.default_rng(0), ["red", "green"] * 5

@@ -4,13 +4,13 @@ size."""
 import base64
 import io
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import ExifTags, Image
 
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
@@ -90,3 +90,12 @@ def as_image(pixels: UInt8[np.ndarray, "side side 3"]) -> str:
     """Pixels as the address of an image within a page."""
     data = cv2.imencode(".jpg", pixels[..., ::-1])[1].tobytes()
     return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
+
+
+def captured(file: Member) -> str:
+    """The second in which a photograph was taken, by its EXIF data; empty if it does not say."""
+    with suppress(Exception), Image.open(io.BytesIO(file.read())) as picture:
+        return str(
+            picture.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
+        )
+    return ""

@@ -19,7 +19,6 @@ tables are read row by row, and photographs have a model of their own.
 
 import contextlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -33,10 +32,11 @@ from jaxtyping import Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
-from arml.datasets.folders import files_of, open_source
+from arml.datasets.folders import LabelledFiles, files_of, open_source
 from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad, OnItem, alike, checked_array, each, items_of, opened
+from arml.predict.together import warning
 from arml.results.files import Json
 
 AT_ONCE = 256
@@ -48,9 +48,6 @@ _TABLE_ENDINGS = (
     *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
 )
 """The ends of the names of tables."""
-_NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
-"""Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
-IMG_0412 (2).jpg. A stem without digits is the name of a class or of a camera."""
 Labelled = tuple[list[str], Any, Any]
 """Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
 
@@ -239,6 +236,10 @@ class Inputs(Form):
 
     # Files.
 
+    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
+        """What the user is told if several files may show one thing; else empty."""
+        return warning(source.files, source.labels, self.many)
+
     def fits(self, path: Path) -> bool:
         """Whether a path may hold such inputs, by its name."""
         return not is_table(path)
@@ -253,6 +254,8 @@ class Inputs(Form):
         bad: Bad = {}
         with open_source(path, self.suffixes, self.one) as source:
             x = self._read(learner, source.pictures, asked, None if asked.strict else bad)
+            if asked.group is None and predictor is None:
+                asked.tell(*filter(None, [self.together(source, x)]))
         self._tell_left_out(source.left_out, asked)
         asked.tell(*source.remarks)
         if path.is_dir():
@@ -282,11 +285,6 @@ class Inputs(Form):
             ]
             n = len({*groups}) - found.count(None)
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
-        elif pattern := together_by(names, y):
-            asked.tell(
-                f"some {self.many} may belong together, as their names do, and the check would be "
-                f"too optimistic: --group '{pattern}'"
-            )
         return learner.adapt(x, y, groups=groups), names
 
     def learn_rows(
@@ -414,18 +412,6 @@ def untrained() -> dict[str, Inputs]:
 def is_table(path: Path) -> bool:
     """Whether a path names a table."""
     return path.name.lower().endswith(_TABLE_ENDINGS)
-
-
-def together_by(names: Sequence[str], labels: Iterable[object]) -> str:
-    """The pattern by which the names of half of the files are those of several in a class; empty if
-    there is none, or all of a class have one stem."""
-    for pattern in _NUMBERED_NAMES:
-        stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
-        several = {key: n for key, n in Counter(zip(labels, stems, strict=True)).items() if n > 1}
-        most = max(Counter(label for label, _ in several).values(), default=0)
-        if most > 1 and 2 * sum(several.values()) >= len(names):
-            return pattern
-    return ""
 
 
 def check_different(x: np.ndarray, path: Path, what: str) -> None:

@@ -1,0 +1,79 @@
+"""Signs that several examples show one thing: their names, when they were taken, their vectors.
+
+Such examples must be left out together, or the check is too optimistic. A sign counts if it joins
+half of the examples to another one of their class, and some class to several things.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from arml.predict.folds import NEAR_MOST
+
+_NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
+"""Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
+IMG_0412 (2).jpg. A stem without digits is usually the name of a class or of a camera."""
+_NAMED_THINGS = (*_NUMBERED_NAMES, r"([^/]*?)[-_ ]\(?\d+\)?\.\w+$")
+"""The same for stems of letters, such as rex-1.jpg, where another sign supports them."""
+MAX_DISTANCE_WITHIN_THING = 0.5
+"""Two examples may show one thing if their distance is below this share of the median distance
+within their class; `benchmarks/groups.py` measures it."""
+
+
+def joins(things: Sequence[Hashable], labels: Iterable[object]) -> bool:
+    """Whether half of the examples share their thing with another one of their class, and one class
+    has several such things: a class of one thing is the class itself."""
+    counts = Counter(zip(labels, things, strict=True))
+    several = {key: n for key, n in counts.items() if n > 1}
+    most = max(Counter(label for label, _ in several).values(), default=0)
+    return most > 1 and 2 * sum(several.values()) >= len(things)
+
+
+def together_by(
+    names: Sequence[str], labels: Sequence[object], patterns: Sequence[str] = _NUMBERED_NAMES
+) -> str:
+    """The first pattern whose group names the things that several files show; else empty."""
+    for pattern in patterns:
+        stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
+        if joins(stems, labels):
+            return pattern
+    return ""
+
+
+def together_in_time(seconds: Sequence[str], labels: Sequence[object]) -> bool:
+    """Whether examples were taken in the same seconds; an unknown second is empty."""
+    return joins([second or place for place, second in enumerate(seconds)], labels)
+
+
+def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
+    """Whether half of the vectors lie much nearer to another one of their class than usual for this
+    class. Copies count once. A class of fewer than four is too small to show it."""
+    from scipy.spatial.distance import pdist, squareform
+
+    shares = [np.zeros(0)]
+    for label in dict.fromkeys(labels):
+        own = np.unique(vectors[[one == label for one in labels]], axis=0)[:NEAR_MOST]
+        if len(own) > 3 and (usual := np.median(away := pdist(own))) > 0:
+            shares.append(np.min(squareform(away) + np.diag([np.inf] * len(own)), axis=1) / usual)
+    every = np.concatenate(shares)
+    return 2 * len(every) >= len(labels) and bool(np.median(every) < MAX_DISTANCE_WITHIN_THING)
+
+
+def warning(names: Sequence[str], labels: Sequence[object], many: str, sign: str = "") -> str:
+    """What the user is told of files whose names, or another `sign`, join them; else empty."""
+    pattern = together_by(names, labels, _NAMED_THINGS if sign else _NUMBERED_NAMES)
+    if not pattern and not sign:
+        return ""
+    remedy = f"--group '{pattern}'"
+    if not pattern:
+        remedy = (
+            "if so, begin the names of those that show one thing alike, such as rex-1.jpg and "
+            r"rex-2.jpg, and give --group '([^/]+)-\d+\.'"
+        )
+    return (
+        f"some {many} may belong together, {sign or 'as their names do'}, and the check would be "
+        f"too optimistic: {remedy}"
+    )
