@@ -139,13 +139,16 @@ def _joined(
 ) -> Numbers:
     """A number for each row; rows nearer than a share of the median distance have the same, if
     their `rest` is equal."""
-    from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import pdist
 
     away = pdist(rows)
     limit = near * float(np.median(away))
     if rest is not None:
         away += np.where(pdist(rest, "chebyshev") > 0, 1e9, 0)
+    if np.min(away) > limit:
+        return np.arange(len(rows))
+    from scipy.cluster.hierarchy import fcluster, linkage  # a tenth of a second, rarely needed
+
     return np.asarray(fcluster(linkage(away, "complete"), limit, "distance"))
 
 
