@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
+import arml
 from arml.predict.together import together_by, together_in_space
 
 
@@ -29,7 +30,7 @@ def test_a_pattern_is_named_that_fits(names, stems):
 
 
 @pytest.mark.parametrize(("sign", "warned"), [("time", True), ("look", True), ("none", False)])
-def test_pictures_of_one_thing_are_warned_of(sign, warned, tmp_path, command):
+def test_pictures_of_one_thing_are_warned_of(sign, warned, tmp_path, command, caplog):
     """Each class has two things with four pictures of each, whose names say nothing."""
     rng = np.random.default_rng(0)
     for label in ("cat", "dog"):
@@ -46,9 +47,12 @@ def test_pictures_of_one_thing_are_warned_of(sign, warned, tmp_path, command):
                         f"2026:05:0{1 + thing} 10:00:00"
                     )
                 picture.save(tmp_path / label / f"{'ab'[thing]}{'wxyz'[number]}.jpg", exif=exif)
-    _, said = command(f"adapt photos --support {tmp_path} --save {tmp_path}/kept")
+    _, said = command(f"adapt photos --support {tmp_path} --query {tmp_path}")
     assert ("may belong together" in said) == warned
     assert ("rex-1.jpg and rex-2.jpg" in said) == warned
+    caplog.clear()
+    arml.adapt("photos", tmp_path)
+    assert ("in Python: groups=" in caplog.text) == warned
 
 
 def test_vectors_of_independent_examples_and_of_repeated_ones():

@@ -26,7 +26,7 @@ from arml.predict.files import (
     unpacked,
     zipped,
 )
-from arml.predict.kinds import untrained
+from arml.predict.kinds import inputs_of, untrained
 from arml.predict.scikit import NAMED_ESTIMATORS, predicts
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG_FILE
@@ -108,7 +108,12 @@ def adapt(
         with open_source(Path(x)) as source:
             for remark in source.remarks:
                 LOG.warning(remark)
-            return adapt(learner, source.pictures, source.labels, sample_weight, **options)
+            found = adapt(learner, source.pictures, source.labels, sample_weight, **options)
+            if "groups" not in options:
+                line = inputs_of(found.learner).together(source, found.x)
+                if line:
+                    LOG.warning("%s (in Python: groups=...)", line)
+            return found
     return load(learner, x=x).adapt(x, y, sample_weight, **options)
 
 
