@@ -2,10 +2,10 @@
 opens it; `train_seeds` trains several seeds, side by side."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, fields, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import equinox as eqx
@@ -255,119 +255,131 @@ def run(
     experiment.check()
     check_place(folder)
     check_claim(experiment, folder, extend)
-    if distributed:
-        several = Processes(distributed=True)
-        several.check(experiment.batch, devices)
-        several.join()
-    mesh = mesh_of(devices, processes=distributed)
-    share(mesh, experiment.batch)
+    mesh = _joined(experiment.batch, devices, distributed=distributed)
     first = not distributed or is_first()
+    training = _Training(experiment, folder, mesh, first, watch, stop, progress)
     with locked(folder) if first else nullcontext():
         with in_turn(mesh):
             check_claim(experiment, folder, extend)
-            if first and arrays:
-                write_bytes(folder / ARRAYS_FILE, arrays)
-            splits, done, now = _opened(experiment, folder, mesh, progress)
-            if first:
-                truncate_metrics(folder / METRICS_FILE, done)
-                if not experiment.steps:
-                    checkpoint.save(folder / CHECKPOINTS_FOLDER, 0, now)
+            splits, done, now = training.opened(arrays)
         if len({*of_all(mesh, done)}) > 1:
             raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
         watch(done, {})
         load_plugins()
-
-        def each(step: int, loss: float) -> bool:
-            watch(step, {"loss": loss})
-            return stop()
-
-        scored = [row for row in read_metrics(folder / METRICS_FILE) if row["step"] <= done]
-        falls = score_of(splits.train.problem)[0] == "mse"
-        ended = not extend and read_config(folder).get("ended") == done
-        if not (ended or 0 < experiment.patience <= best_of(scored, falls=falls)[1]):
-            loop = intervals(
-                experiment,
-                now.state,
-                splits.train,
-                splits.validation,
-                key=seeded(experiment.seed)[1],
-                mesh=mesh,
-                each=each,
-                scoring=partial(progress, SCORING_STAGE) if progress else lambda done, total: None,
-            )
-            with closing(loop):
-                _follow(
-                    loop,
-                    experiment,
-                    folder,
-                    scored,
-                    seconds=float(now.seconds),
-                    falls=falls,
-                    mesh=mesh,
-                    first=first,
-                    watch=watch,
-                    stop=stop,
-                    callbacks=[*callbacks, *CALLBACKS.values()],
-                )
+        if extend or read_config(folder).get("ended") != done:
+            training.follow(splits, done, now, [*callbacks, *CALLBACKS.values()])
     of_all(mesh, 0)  # process 0 has written its files
     return Run(folder)
 
 
-def _opened(
-    experiment: Experiment, folder: Path, mesh: Mesh | None, progress: Progress | None
-) -> tuple[Splits, int, Clocked]:
-    """Claim the folder; the tasks, and the newest checkpoint or the initial state, with its
-    step."""
-    splits = splits_of(experiment.tasks.build(folder / "split.json", progress=progress))
-    # Before the folder is claimed, because it may raise.
-    now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
-    if not experiment.steps and named(now.state.learner):
-        raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
-    claim(experiment, splits, folder, devices=1 if mesh is None else mesh.size)
-    return splits, *(checkpoint.restore_newest(folder / CHECKPOINTS_FOLDER, now) or (0, now))
+def _joined(batch: int, devices: int, *, distributed: bool) -> Mesh | None:
+    """Join the other processes, if there are any. **Returns** the devices that share a batch."""
+    if distributed:
+        processes = Processes(distributed=True)
+        processes.check(batch, devices)
+        processes.join()
+    mesh = mesh_of(devices, processes=distributed)
+    share(mesh, batch)
+    return mesh
 
 
-def _follow(
-    loop: Iterator[Moment],
-    experiment: Experiment,
-    folder: Path,
-    scored: list[Json],
-    *,
-    seconds: float,
-    falls: bool,
-    mesh: Mesh | None,
-    first: bool,
-    watch: Callable[[int, Mapping[str, float | None]], None],
-    stop: Callable[[], bool],
-    callbacks: Sequence[Callback],
-) -> None:
-    """Train to the end, or until somebody stops it, and keep the folder's files. `scored` are the
-    records so far, which took `seconds`. Only process 0 writes."""
-    began, every = time.monotonic() - seconds, experiment.checkpoint_every
-    for moment in loop:
-        before = scored[-1]["step"] if scored else 0
-        done, (loss, *validation) = moment.step, moment.record.items()
-        for row in ([loss], validation) if first else ():
-            if row:
-                append_metric(folder / METRICS_FILE, {"step": done, **dict(row)})
-        scored.append({"step": done, **moment.record})
-        best, later = best_of(scored, falls=falls)
-        watch(done, moment.record)
-        ended = first and ends(callbacks, moment._replace(folder=folder))
-        if ended:
-            write_json(folder / CONFIG_FILE, sealed({**read_config(folder), "ended": done}))
-        ended = ended or 0 < experiment.patience <= later
-        over = any(of_all(mesh, stop() or ended)) or done == experiment.steps
-        improved = experiment.keep == "best" and best == done
-        if first:
-            now = Clocked(moment.state, np.asarray(time.monotonic() - began))
-            if improved:
-                checkpoint.save(folder / BEST_FOLDER, done, now)
-            # With the best one, so that a resumed run never has a better one before it.
-            if over or improved or done // every > before // every:
-                checkpoint.save(folder / CHECKPOINTS_FOLDER, done, now)
-        if over:
+@dataclass(frozen=True)
+class _Training:
+    """A training in a run folder, with arguments of `run`. Only the `first` process writes."""
+
+    experiment: Experiment
+    folder: Path
+    mesh: Mesh | None
+    first: bool
+    watch: Callable[[int, Mapping[str, float | None]], None]
+    stop: Stopping
+    progress: Progress | None
+
+    def opened(self, arrays: bytes) -> tuple[Splits, int, Clocked]:
+        """Claim the folder. **Returns** the tasks, and the newest checkpoint or the initial state,
+        with its step."""
+        experiment, checkpoints = self.experiment, self.folder / CHECKPOINTS_FOLDER
+        if self.first and arrays:
+            write_bytes(self.folder / ARRAYS_FILE, arrays)
+        tasks = experiment.tasks.build(self.folder / "split.json", progress=self.progress)
+        splits = splits_of(tasks)
+        # Before the folder is claimed, because it may raise.
+        now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
+        if not experiment.steps and named(now.state.learner):
+            raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
+        claim(experiment, splits, self.folder, devices=1 if self.mesh is None else self.mesh.size)
+        done, now = checkpoint.restore_newest(checkpoints, now) or (0, now)
+        if self.first:
+            truncate_metrics(self.folder / METRICS_FILE, done)
+            if not experiment.steps:
+                checkpoint.save(checkpoints, 0, now)
+        return splits, done, now
+
+    def follow(
+        self, splits: Splits, done: int, now: Clocked, callbacks: Sequence[Callback]
+    ) -> None:
+        """Train until the last step, an early end or a stop, and write metrics and checkpoints."""
+        falls, patience = score_of(splits.train.problem)[0] == "mse", self.experiment.patience
+        records = [row for row in read_metrics(self.folder / METRICS_FILE) if row["step"] <= done]
+        if 0 < patience <= best_of(records, falls=falls)[1]:
             return
+        began = time.monotonic() - float(now.seconds)
+        with closing(self._moments(splits, now.state)) as moments:
+            for moment in moments:
+                before, done = records[-1]["step"] if records else 0, moment.step
+                records.append({"step": done, **moment.record})
+                best, later = best_of(records, falls=falls)
+                if self.first:
+                    self._log(moment)
+                self.watch(done, moment.record)
+                ended = self._ended(moment, callbacks) or 0 < patience <= later
+                over = any(of_all(self.mesh, self.stop() or ended)) or done == self.experiment.steps
+                if self.first:
+                    clocked = Clocked(moment.state, np.asarray(time.monotonic() - began))
+                    self._save(clocked, done, before, best=best == done, over=over)
+                if over:
+                    return
+
+    def _moments(self, splits: Splits, state: TrainState) -> Generator[Moment]:
+        """The moments of the training from `state` on."""
+
+        def each(step: int, loss: float) -> bool:
+            self.watch(step, {"loss": loss})
+            return self.stop()
+
+        def scoring(done: int, total: int) -> None:
+            if self.progress:
+                self.progress(SCORING_STAGE, done, total)
+
+        key, mesh = seeded(self.experiment.seed)[1], self.mesh
+        tasks = splits.train, splits.validation
+        return intervals(
+            self.experiment, state, *tasks, key=key, mesh=mesh, each=each, scoring=scoring
+        )
+
+    def _log(self, moment: Moment) -> None:
+        """Add the loss of an interval to the metrics, and its validation score as another line."""
+        loss, *validation = moment.record.items()
+        for items in filter(None, ([loss], validation)):
+            append_metric(self.folder / METRICS_FILE, {"step": moment.step, **dict(items)})
+
+    def _ended(self, moment: Moment, callbacks: Sequence[Callback]) -> bool:
+        """Whether a callback ends the training, which the folder then records."""
+        ended = self.first and ends(callbacks, moment._replace(folder=self.folder))
+        if ended:
+            config = {**read_config(self.folder), "ended": moment.step}
+            write_json(self.folder / CONFIG_FILE, sealed(config))
+        return ended
+
+    def _save(self, now: Clocked, done: int, before: int, *, best: bool, over: bool) -> None:
+        """Write the checkpoints that are due at the step `done`; the last interval ended at
+        `before`."""
+        improved, every = best and self.experiment.keep == "best", self.experiment.checkpoint_every
+        if improved:
+            checkpoint.save(self.folder / BEST_FOLDER, done, now)
+        # With the best one, so that a resumed run never has a better one before it.
+        if over or improved or done // every > before // every:
+            checkpoint.save(self.folder / CHECKPOINTS_FOLDER, done, now)
 
 
 def _experiment(

@@ -105,15 +105,8 @@ def grow(
     with locked(folder):
         splits = _splits(teacher, experiment, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
-        new = [name for name in train.families if name not in teacher.families]
-        if not new:
-            raise ValueError("the learner knows all of these families: give a new one with --data")
-        if steps is None:
-            # Two learners are scored, on validation and test tasks.
-            scored = 4 * tasks * len(held.families)
-            endless = replace(experiment, steps=10**6, validate_every=10**9)
-            endless = replace(endless, validation_tasks=scored)
-            steps = paced(endless, minutes, since=since).steps
+        new = _new_families(teacher, train)
+        steps = steps or _steps_within(minutes, since, experiment, tasks * len(held.families))
         say(f"known: {', '.join(teacher.families)}; new: {', '.join(new)}")
         say(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
@@ -121,31 +114,63 @@ def grow(
         )
         old, fitted = teacher.learner, _taught(teacher, experiment, train, new, steps, replay)
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
-        before = _scores(old, test, tasks, "test")
-        after = _scores(result, test, tasks, "test") if moved else before
         outcome: Json = {
-            "metric": before[new[0]].metric,
-            "before": {name: scores.mean for name, scores in before.items()},
-            "after": {name: scores.mean for name, scores in after.items()},
-            "gains": {name: gain_of(before[name], after[name]) for name in test.families},
+            **_tested(old, result, test, tasks),
             "held_out": held_out,
             "moved": moved,
             "steps": steps,
             "tasks": tasks,
             "seconds": time.monotonic() - since,
         }
-        whole = replace(experiment, steps=steps, interval=steps)
-        whole = replace(whole, checkpoint_every=steps, validate_every=steps)
-        claim(whole, splits, folder)
-        content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
-        write_json(folder / GROWTH_FILE, content)
         losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
-        write_text(folder / METRICS_FILE, "".join(json.dumps(loss) + "\n" for loss in losses))
-        # Last: the folder is a run when its checkpoint is there.
-        state = start(result, whole.outer.build(steps))
-        clocked = Clocked(state, np.asarray(outcome["seconds"]))
-        checkpoint.save(folder / CHECKPOINTS_FOLDER, steps, clocked)
+        _write(folder, replace(experiment, steps=steps), splits, result, losses, outcome)
     return outcome
+
+
+def _new_families(teacher: FewShotLearner, tasks: Mixture) -> list[str]:
+    """The families that the learner does not know."""
+    new = [name for name in tasks.families if name not in teacher.families]
+    if not new:
+        raise ValueError("the learner knows all of these families: give a new one with --data")
+    return new
+
+
+def _steps_within(minutes: float, since: float, experiment: Experiment, scored: int) -> int:
+    """The steps of a training that takes this time with its scores: two learners are scored on
+    `scored` validation tasks and on as many test tasks."""
+    endless = replace(experiment, steps=10**6, validate_every=10**9, validation_tasks=4 * scored)
+    return paced(endless, minutes, since=since).steps
+
+
+def _tested(old: MetaLearner, new: MetaLearner, test: Mixture, tasks: int) -> Json:
+    """The scores of both learners on test tasks, and the gains."""
+    before = _scores(old, test, tasks, "test")
+    after = before if new is old else _scores(new, test, tasks, "test")
+    return {
+        "metric": before[test.families[0]].metric,
+        "before": {name: scores.mean for name, scores in before.items()},
+        "after": {name: scores.mean for name, scores in after.items()},
+        "gains": {name: gain_of(before[name], after[name]) for name in test.families},
+    }
+
+
+def _write(
+    folder: Path,
+    experiment: Experiment,
+    splits: Splits,
+    learner: MetaLearner,
+    losses: list[Json],
+    outcome: Json,
+) -> None:
+    """Write the run folder. It is a run when its checkpoint is there, which is written last."""
+    steps = experiment.steps
+    experiment = replace(experiment, interval=steps, checkpoint_every=steps, validate_every=steps)
+    claim(experiment, splits, folder)
+    content = {"metric": outcome["metric"], "outcome": outcome, "records": []}
+    write_json(folder / GROWTH_FILE, content)
+    write_text(folder / METRICS_FILE, "".join(json.dumps(loss) + "\n" for loss in losses))
+    clocked = Clocked(start(learner, experiment.outer.build(steps)), np.asarray(outcome["seconds"]))
+    checkpoint.save(folder / CHECKPOINTS_FOLDER, steps, clocked)
 
 
 def _splits(teacher: FewShotLearner, experiment: Experiment, place: Path, folder: Path) -> Splits:

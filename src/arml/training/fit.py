@@ -13,7 +13,7 @@ that the optimiser makes. Gradients are still taken at the newest weights.
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
@@ -51,10 +51,10 @@ from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
 from arml.results.files import Json, JsonView, RunError
 from arml.results.machine import one_blas_thread
-from arml.tasks.splits import TasksLike, splits_of
+from arml.tasks.splits import Splits, TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, score_tasks
-from arml.training.progress import bar
+from arml.training.progress import Update, bar
 
 if TYPE_CHECKING:
     import optax
@@ -683,61 +683,83 @@ def fit(
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
     splits = splits_of(tasks)
-    train = splits.train
-    if validation is not None:
-        validation = splits_of(validation).validation
-    elif splits.validation is not splits.train:
-        validation = splits.validation
-    asked = {
-        "outer": outer if outer is None or is_dataclass(outer) else Given(outer),
-        "steps": steps,
-        "batch": batch,
-        "interval": interval,
-        "validate_every": validate_every,
-        "validation_tasks": validation_tasks,
-        "scan": scan,
-        "chunk": chunk,
-        "precision": precision,
-        "patience": patience,
-        "keep": keep,
-    }
-    changes: Json = {name: value for name, value in asked.items() if value is not None}
-    options = replace(_usual(learner, train.problem), **changes)
-    options.check()
-    if not steps:
-        raise ValueError("steps must be at least 1, got 0")
+    held_out = _validation(splits, validation)
+    options = _options(
+        learner,
+        splits.train.problem,
+        outer=outer if outer is None or is_dataclass(outer) else Given(outer),
+        steps=steps,
+        batch=batch,
+        interval=interval,
+        validate_every=validate_every,
+        validation_tasks=validation_tasks,
+        scan=scan,
+        chunk=chunk,
+        precision=precision,
+        patience=patience,
+        keep=keep,
+    )
     if not isinstance(learner, Fitted):
         state = start(learner, options.outer.build(steps))
-        learner = Fitted(learner, (), state, options, seed or 0, train.problem)
-    _check_goes_on(learner, steps, seed, train.problem)
-    if validation is None and (options.patience or options.keep == "best"):
+        learner = Fitted(learner, (), state, options, seed or 0, splits.train.problem)
+    _check_goes_on(learner, steps, seed, splits.train.problem)
+    if held_out is None and (options.patience or options.keep == "best"):
         raise ValueError("patience and keep need validation tasks: give validation=TASKS")
-    state, history, best = _copied(learner.state), [*learner.history], learner.learner
-    falls = score_of(train.problem)[0] == "mse"
     with bar("fit", steps, show=progress) as update:
         loop = intervals(
             options,
-            state,
-            train,
-            validation,
+            _copied(learner.state),
+            splits.train,
+            held_out,
             key=seeded(learner.seed)[1],
             mesh=mesh_of(devices),
             each=lambda step, loss: update(step, f"loss {loss:.4g}"),
             scoring=lambda done, total: update(None, f"{SCORING_STAGE} {done:,}/{total:,}"),
         )
         with closing(loop):
-            for now in loop:
-                state = now.state
-                history.append({"step": now.step, **now.record})
-                update(now.step, f"loss {now.record['loss']:.4g}")
-                first, later = best_of(history, falls=falls)
-                if options.keep == "best" and first == now.step:
-                    best = now.learner
-                if ends(callbacks, now) or 0 < options.patience <= later:
-                    break
+            return _collected(loop, learner, options, splits.train, update, callbacks)
+
+
+def _collected(
+    loop: Iterator[Moment],
+    begun: Fitted,
+    options: FitOptions,
+    tasks: TaskDistribution,
+    update: Update,
+    callbacks: Sequence[Callback],
+) -> Fitted:
+    """Follow the loop to its end or to an early one, and keep its history and its learner."""
+    state, history, best = begun.state, [*begun.history], begun.learner
+    falls = score_of(tasks.problem)[0] == "mse"
+    for moment in loop:
+        state = moment.state
+        history.append({"step": moment.step, **moment.record})
+        update(moment.step, f"loss {moment.record['loss']:.4g}")
+        best_step, later = best_of(history, falls=falls)
+        if options.keep == "best" and best_step == moment.step:
+            best = moment.learner
+        if ends(callbacks, moment) or 0 < options.patience <= later:
+            break
+    learner = best if options.keep == "best" else state.learner
     rule = options.chosen(history, int(state.step), falls=falls)
-    best = best if options.keep == "best" else state.learner
-    return Fitted(best, tuple(history), state, options, learner.seed, train.problem, train, rule)
+    return Fitted(learner, tuple(history), state, options, begun.seed, tasks.problem, tasks, rule)
+
+
+def _validation(splits: Splits, validation: TasksLike | None) -> TaskDistribution | None:
+    """The validation tasks of `fit`: those that it was given, or those of its splits."""
+    if validation is not None:
+        return splits_of(validation).validation
+    return None if splits.validation is splits.train else splits.validation
+
+
+def _options(learner: MetaLearner | Fitted, problem: Problem, **asked: object) -> FitOptions:
+    """The checked options of a training: the usual ones, where an option is None."""
+    changes: Json = {name: value for name, value in asked.items() if value is not None}
+    options = replace(_usual(learner, problem), **changes)
+    options.check()
+    if not options.steps:
+        raise ValueError("steps must be at least 1, got 0")
+    return options
 
 
 def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
