@@ -96,8 +96,8 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
     packet = base64.b64encode(b"PK nothing").decode()
     for path, content, message in (
         ("classify", b" " * (2**20 + 1), "more than 1 MiB"),
-        ("classify", b"no", "no JSON"),
-        ("classify", b"[" * 100_000, "no JSON"),
+        ("classify", b"no", "not JSON"),
+        ("classify", b"[" * 100_000, "not JSON"),
         ("classify", [], "the request: Expected `object`, got `array`; use the page"),
         ("classify", pictures(*[good] * 12), "14 pictures are too many, at most 12"),
         ("classify", pictures(text, short), "t.svg (data that cannot be decoded), s.png"),

@@ -1,6 +1,5 @@
-"""The tab of pictures: predictions from a few labelled ones, how far to trust them, and predictors
-that are kept in a file and opened again. A request that cannot be answered is a `ValueError`
-in one line."""
+"""The tab of pictures: it predicts pictures from a few labelled ones, estimates its accuracy, and
+saves and opens predictors. A function raises `ValueError` in one line for an invalid request."""
 
 import base64
 import io
@@ -26,13 +25,13 @@ from arml.predict.reliability import Evaluation, Reliability
 from arml.results.files import Json, read_as
 
 NAME_LENGTH = 60
-"""Characters of a class's name."""
+"""The most characters that the name of a class may have."""
 MAX_MISTAKES = 12
-"""Mistakes that are shown."""
+"""The number of mistakes that are shown, the worst first."""
 THUMBNAIL_SIDE = 96
-"""Pixels a side of a preview."""
+"""Height and width of a preview in pixels."""
 _EXAMPLE_WAYS, _EXAMPLE_SHOTS, _EXAMPLE_QUERIES = 3, 5, 2
-"""Of the example."""
+"""Classes of the example, and their labelled pictures and queries."""
 
 
 @dataclass(frozen=True)
@@ -40,25 +39,25 @@ class Limits:
     """Limits of one request."""
 
     pictures: int = 300
-    """Pictures, all classes and queries together."""
+    """Pictures of all classes and queries together."""
     megabytes: int = 128
-    """Size of the request: base64, so a third more than the files."""
+    """Size of the request, which is a third larger than its files because of base64."""
     rows: int = 2_000
-    """Rows of a table, examples and queries together."""
+    """Rows of a table: examples and queries together."""
     columns: int = 200
     """Columns of a table."""
 
 
 @dataclass(frozen=True)
 class Tab:
-    """The learner of pictures."""
+    """The learner of the tab of pictures."""
 
     learner: TaskLearner
     name: str
     choose: bool = False
-    """Whether the learner `starter` may take its place, as in `arml adapt` without a name."""
+    """Whether `starter` may be used instead, as in `arml adapt` without the name of a learner."""
     model: Path | None = None
-    """The file of its frozen model, if it is not the one of the package."""
+    """The file of its frozen model; None for the model of the package."""
 
 
 class SentPicture(msgspec.Struct):
@@ -76,21 +75,20 @@ class SentClass(msgspec.Struct):
 
 
 class SentPictures(msgspec.Struct):
-    """What the page sends: pictures of classes, or a kept predictor; and pictures to predict."""
+    """A request: pictures to predict, and either labelled pictures or a kept predictor."""
 
     classes: list[SentClass] = []
     predictor: bytes | None = None
     queries: list[SentPicture] = []
     labels: list[str | None] | None = None
-    """Of the queries, None where it is not known."""
+    """The label of each query, or None if it is unknown."""
 
 
 def classified(tab: Tab, content: object, limits: Limits) -> Json:
-    """The answer to labelled pictures, or a kept predictor, and queries: the `classes`, the
-    `probabilities` of each query and its `novelty`, if there is such a measure, the `problems` of
-    queries and of examples (`left_out`) that cannot be read, by their places, a `remark`, and the
-    `evaluation` of queries whose `labels` came.
-    """
+    """The predictions for the queries: the `classes`, the `probabilities` of each query, its
+    `novelty` if the predictor measures it, and a `remark` on the predictor. `problems` has the
+    index of each query that cannot be read, with the reason, and `left_out` the same for examples.
+    `evaluation` compares the predictions with the `labels` of the request."""
     sent = _read(content)
     if not (n := len(sent.queries)):
         raise ValueError("no pictures to predict: add one")
@@ -118,10 +116,9 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
 
 def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     """How well labelled pictures predict each other: a `summary`, the `classes` with their
-    accuracy, the `confusion` matrix, and the `doubtful` pictures, each with its `place` in the
-    order sent, the other `label` that is predicted, and the `probability` of it; and `left_out` as
-    `classified`.
-    """
+    accuracy, and the `confusion` matrix. Each of the `doubtful` pictures has its index (`place`) in
+    the request, the other `label` that is predicted, and the `probability` of that label.
+    `left_out` is as in `classified`."""
     predictor, _, bad = _learned(tab, _read(content), limits)
     found = predictor.reliability()
     assert isinstance(found, Reliability)
@@ -132,7 +129,7 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
-    """The predictor of labelled pictures as a `zip` of the folder that `arml predict` reads."""
+    """The predictor of labelled pictures: a `zip` of the folder that `arml predict` reads."""
     (predictor, _, bad), packet = _learned(tab, _read(content), limits), io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
@@ -141,19 +138,19 @@ def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
 
 
 def opened_predictor(tab: Tab, content: object) -> Json:
-    """The `classes` of a kept predictor. **Raises** `ValueError` for anything else."""
+    """The `classes` of a kept predictor. **Raises** `ValueError` for any other file."""
     kept = _opened(_read(content).predictor or b"", tab)
     return {"classes": [str(name) for name in kept.labels]}
 
 
 def preview(content: object) -> Json:
-    """The `picture` of the only query as the server reads it, which a browser may not show."""
+    """The only query as a `picture` that every browser can show."""
     (pixels,) = pixels_of(_members(_read(content).queries[:1]), THUMBNAIL_SIDE, crop=1.0)
     return {"picture": as_image(pixels)}
 
 
 def example_pictures(seed: int) -> Json:
-    """Pictures of some test classes of the starter set: `classes` and `queries`."""
+    """Pictures of three test classes of the starter set: `classes` and `queries`."""
     rng = np.random.default_rng(seed)
     families, split = load_starter()
     family = families[rng.integers(len(families))]
@@ -175,8 +172,8 @@ def _read(content: object) -> SentPictures:
 
 
 def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, str, Bad]:
-    """The predictor, in words which learner predicts, and why; and the problems of the examples
-    that are left out, by their places."""
+    """The predictor, a remark that names its learner and the reason for it, and the problem of each
+    example that is left out, by its index."""
     pictures = [picture for known in sent.classes for picture in known.pictures]
     n = len(pictures) + len(sent.queries)
     if n > limits.pictures:
@@ -222,7 +219,7 @@ def _opened(data: bytes, tab: Tab) -> Predictor:
     except (ValueError, OSError) as error:
         raise ValueError(f"this is not a predictor that the page kept: {error}") from error
     if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
-        raise ValueError("this predictor reads no pictures: use arml predict")
+        raise ValueError("this predictor does not read pictures: use arml predict")
     return predictor
 
 
@@ -237,7 +234,7 @@ def _texts(bad: Bad) -> Json:
 def _evaluation(
     classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]
 ) -> Json | None:
-    """How the queries with labels were predicted, with the worst `mistakes`; None without."""
+    """The accuracy on the queries with labels, and the worst `mistakes`; None without labels."""
     known = [place for place, label in enumerate(labels) if label is not None]
     if not known:
         return None
@@ -251,7 +248,7 @@ def _evaluation(
 
 
 def _summary(found: Evaluation) -> Json:
-    """The accuracy in words and of each class, and the confusion matrix."""
+    """The accuracy as a text, the accuracy of each class, and the confusion matrix."""
     each = [{"name": str(n), "accuracy": found.by_class.get(n)} for n in found.classes.tolist()]
     return {"summary": str(found), "classes": each, "confusion": found.confusion.tolist()}
 

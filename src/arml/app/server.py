@@ -1,9 +1,9 @@
-"""The server behind the page. It answers this machine only, and only requests with its address.
+"""The server of the page. It accepts only requests from this machine.
 
-The address holds a random token that every request must carry, and a request must name this
-machine as its host, so that no other page in the browser can send one. Nothing is stored: pictures
-are in memory while they are answered. The Content-Security-Policy lets the page load from this
-server only.
+The address has a random token, which each request must contain, and a request must name this
+machine as its host. Therefore no other page in the browser can send a request. Nothing is written
+to a file: pictures are in memory until their request is answered. The Content-Security-Policy
+allows the page to load files from this server only.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from arml.results.files import Json
 
 LOCAL_HOST = "127.0.0.1"
 REQUEST_SECONDS = 5.0
-"""Seconds between two looks at a connection, which must have sent a whole request meanwhile."""
+"""Seconds between two checks of a connection (`TimedConnection`)."""
 SECURITY_HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
@@ -54,7 +54,7 @@ SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 TABLE_LEARNERS: dict[str, str] = {"classes": "tables", "numbers": "tables-regression"}
-"""The learners of tables."""
+"""The learner for each kind of prediction from tables."""
 CONTENT_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -66,11 +66,11 @@ class Served:
     tables: Mapping[str, TaskLearner] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One answer at a time: two would only take each other's cores."""
+    """Held while a request is answered: two at once would only share the same cores."""
 
 
 class Guard:
-    """Lets requests through that carry the token, and sets the headers of every answer."""
+    """Refuses requests without the token, and sets the headers of every answer."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app, self.token = app, token
@@ -93,29 +93,29 @@ class Guard:
 
 
 async def _content(request: Request, limits: Limits) -> object:
-    """The JSON of a request, not more of it than the limit."""
+    """The JSON of a request. **Raises** `ValueError` if it is larger than the limit."""
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > limits.megabytes * 2**20:
             raise ValueError(f"more than {limits.megabytes} MiB: choose fewer or smaller files")
     try:
-        return await run_in_threadpool(json.loads, body)  # beside the loop, as it may be large
+        return await run_in_threadpool(json.loads, body)  # it may be large
     except (ValueError, RecursionError):
-        raise ValueError("this is no JSON: use the page") from None
+        raise ValueError("the request is not JSON: use the page") from None
 
 
 def _answering(
     served: Served, answer: Callable[[Any], Json]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A route that answers a request's content in a thread, one at a time."""
+    """A route that answers requests in a thread, one at a time."""
 
     async def route(request: Request) -> Response:
         try:
             post = request.method == "POST"
             content = await _content(request, served.limits) if post else secrets.randbits(32)
             async with served.busy:
-                if await request.is_disconnected():  # it asked again meanwhile
+                if await request.is_disconnected():  # the page has sent a newer one
                     return Response(status_code=400)
                 return JSONResponse(await run_in_threadpool(answer, content))
         except ValueError as error:
@@ -163,7 +163,7 @@ def _routes(served: Served) -> list[Route]:
 
 
 def about(served: Served) -> Json:
-    """Facts that the page needs when it starts."""
+    """The limits, and the learner of each tab: the page reads them when it opens."""
     found: Json = {"limits": vars(served.limits)}
     if served.pictures is not None:
         tab = served.pictures
@@ -175,15 +175,14 @@ def about(served: Served) -> Json:
 
 
 def served(learner: Path | None = None, model: Path | None = None, **options: Any) -> Served:
-    """The page's learners: the named one, and those of the package for the other tab.
+    """The learners of the page: the named one in its tab, and the package's in the other tab.
 
     **Arguments**
 
-    - `model`: the frozen model of a learner on features, or of `photos`, if it is not the one that
-      ships.
-    - `options`: how an ONNX model is used: see `arml.photographs.learner.PhotoLearner`.
+    - `model`: the frozen model of a learner on features, or of `photos`; the package's if None.
+    - `options`: options of an ONNX model: see `arml.photographs.learner.PhotoLearner`.
 
-    **Raises** `RunError` if there is no such learner, `ValueError` for one that no tab fits.
+    **Raises** `RunError` if the learner does not exist, and `ValueError` if no tab can use it.
     """
     if model is not None and str(learner or "photos") == "photos":
         learner, model = model, None
@@ -204,8 +203,8 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
 
 class TimedConnection(H11Protocol):
     """A connection that is closed unless a request begins within `REQUEST_SECONDS` and ends within
-    twice that time. Slow connections, which need no token, could otherwise keep others out.
-    Requests come from this machine, so real ones take much less."""
+    twice that time. Otherwise many slow connections could block the server without the token. A
+    real request comes from this machine and takes much less time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -216,7 +215,7 @@ class TimedConnection(H11Protocol):
             return
         now = (self.cycle, self.conn.their_state)
         unfinished = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        # By its type there always is a cycle; before the first request there is none.
+        # `cycle` is None before the first request, although its type does not allow that.
         if unfinished and now in ((None, h11.IDLE), seen):
             self.transport.abort()
         else:
@@ -224,7 +223,7 @@ class TimedConnection(H11Protocol):
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that Ctrl-C ends at once: nothing is kept, so there is nothing to wait for."""
+    """A server that Ctrl-C stops at once, because it has nothing to save."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         print("stopped", file=sys.stderr, flush=True)
@@ -232,7 +231,7 @@ class StoppableServer(uvicorn.Server):
 
 
 def server(served: Served, token: str) -> uvicorn.Server:
-    """The page's server, not started; the page is below `/TOKEN/`."""
+    """The server of the page, not yet started. The page is at `/TOKEN/`."""
     application = Starlette(
         routes=[Mount(f"/{token}", routes=_routes(served))],
         middleware=[
@@ -246,7 +245,7 @@ def server(served: Served, token: str) -> uvicorn.Server:
             log_level="warning",
             access_log=False,
             server_header=False,
-            lifespan="off",  # there is none, and its end would be told as a failure
+            lifespan="off",  # the application has none, and uvicorn would report an error
             http=TimedConnection,
             limit_concurrency=256,
             timeout_keep_alive=5,
@@ -256,9 +255,9 @@ def server(served: Served, token: str) -> uvicorn.Server:
 
 
 def serve(served: Served, *, port: int = 0, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; `ready` is called with the page's address.
+    """Serve the page until interrupted. `ready` is called with its address.
 
-    **Raises** `OSError` if the port is taken; 0 takes a free one.
+    **Raises** `OSError` if the port is in use. With port 0 the system chooses a free one.
     """
     token = secrets.token_urlsafe(24)
     with socket.create_server((LOCAL_HOST, port)) as listening:

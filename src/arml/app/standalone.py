@@ -1,7 +1,7 @@
-"""A page that predicts pictures without a server: model, runtime and page in one folder.
+"""A page that predicts pictures without a server: one folder with model, runtime and page.
 
-`index.html` is opened from the folder itself or from any web server, without a network. The runtime
-is onnxruntime-web's WebAssembly, which is copied from where npm put it.
+A browser opens `index.html` from the folder or from a web server, and needs no network. The runtime
+is the WebAssembly of onnxruntime-web, copied from the folder in which npm installed it.
 """
 
 import base64
@@ -23,11 +23,11 @@ RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM = (
     "ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm",
 )
-"""Files of onnxruntime-web: its interface, the loader of the machine code, and the machine code."""
+"""Files of onnxruntime-web: its interface, the loader of the WebAssembly, and the WebAssembly."""
 
 
 def check_runtime(runtime: Path) -> None:
-    """Raise `ValueError` for a folder without the files of onnxruntime-web."""
+    """Raise `ValueError` if the folder does not have the files of onnxruntime-web."""
     missing = [
         name
         for name in (RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM)
@@ -41,18 +41,18 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> None:
-    """Write the page of a predictor of pictures.
+    """Write a page for a predictor of pictures.
 
     **Arguments**
 
     - `runtime`: the folder `dist` of the npm package onnxruntime-web.
 
-    **Raises** `ValueError` for a predictor of something else, for a runtime that is not there, and
-    as `Predictor.to_onnx`; `RunError` if the folder cannot be written.
+    **Raises** `ValueError` for any other predictor, for a missing runtime, and in the cases of
+    `Predictor.to_onnx`; `RunError` if the folder cannot be written.
     """
     if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
         raise ValueError(
-            "only a predictor of pictures can become a page, and this is none: use `arml predict`"
+            "only a predictor of pictures can become a page; for this one use `arml predict`"
         )
     predictor.need("to_onnx")
     check_runtime(runtime)
@@ -80,8 +80,8 @@ def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> Non
 
 
 def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
-    """The network, a function that answers by the fitted head, and one that fits it anew from the
-    vectors of the examples, when a class is taught."""
+    """Write three ONNX models: the network, the fitted head, and a function that fits the head
+    again from the vectors of all examples when the user teaches a class."""
     import jax
     import jax.numpy as jnp
 
@@ -106,7 +106,7 @@ def _write_models(predictor: EncodedPredictor, folder: Path) -> None:
         return fit_metric(vectors, member, weight, traced_factor, jnp)[:4]
 
     extractor = predictor.learner.extractor
-    assert extractor is not None, "pictures that are not pixels have one"
+    assert extractor is not None, "a predictor of photographs has one"
     vectors = partial(vectors_of, extractor=extractor)
     write(folder / "onnx", vectors, {"pictures": ANY_PICTURES}, ["vectors"])
     n, k, rank, d = ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH, predictor.x.shape[1]

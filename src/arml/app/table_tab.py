@@ -1,6 +1,5 @@
-"""The tab of tables: rows with a value in the chosen column are the examples; the others, whose
-cell is empty there, are predicted. A request that cannot be answered is a `ValueError`
-in one line."""
+"""The tab of tables. Rows with a value in the chosen column are the examples. Rows with an empty
+cell there are predicted. A function raises `ValueError` in one line for an invalid request."""
 
 import csv
 import io
@@ -21,26 +20,25 @@ from arml.tables.kinds import NUMBER_CELL, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
 INTERVAL_LEVEL = 0.9
-"""Of the intervals of numbers."""
+"""The level of the intervals of predicted numbers."""
 _MAX_CLASSES_OF_NUMBERS = 10
-"""A column of numbers with more different values than this is predicted as numbers."""
+"""A column of numbers with more distinct values than this is predicted as numbers."""
 
 
 class SentTable(msgspec.Struct):
-    """What the page sends: a table, and the column to predict; or a file with its name."""
+    """A request: a table and the column to predict, or a file and its name."""
 
     csv: str = ""
     target: str = ""
     kind: str = ""
     name: str = ""
     data: bytes = b""
-    """In base64."""
+    """The file, in base64."""
 
 
 def read_table(content: object, limits: Limits) -> Json:
-    """A file that was dropped, by its `name` and its `data`: `header` and `rows`, both as `csv`,
-    and a `remark` on how its letters were read, if that is a guess.
-    """
+    """The `header` and `rows` of a file, both also as `csv`, and a `remark` on the way in which the
+    file was read, for example on a guessed encoding."""
     sent = _read(content)
     sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
     rows = [["" if cell is None else text_of(cell) for cell in row] for row in _rows(sheet)]
@@ -49,10 +47,10 @@ def read_table(content: object, limits: Limits) -> Json:
 
 
 def columns(content: object, limits: Limits) -> Json:
-    """The columns of a table: for each its `name`, how many cells are `empty`, and the `kind` of
-    prediction that its values suggest. `target` is the column that is likely to be predicted: one
-    whose empty cells are the last or first rows, else the last one with gaps, else the last.
-    """
+    """The columns of a table: the `name` of each, the number of its `empty` cells, and the `kind`
+    of prediction that its values suggest. `target` is the column that the user probably wants to
+    predict: one whose empty cells are the last or the first rows, or else the last column with
+    empty cells, or else the last column."""
     sheet = _pasted(_read(content), limits)
     n = len(sheet.lines)
     found, order = [], []
@@ -70,9 +68,8 @@ def columns(content: object, limits: Limits) -> Json:
 
 
 def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
-    """The predictions for the rows without a value: `header` and `rows` of a table of answers, the
-    same as `csv`, and a `remark` on how the table was read.
-    """
+    """The predictions for the rows without a value: `header` and `rows` of a table, both as `csv`,
+    and a `remark` on the way in which the table was read."""
     said: list[str] = []
     predictor, sheet, queries = _learned(learners, content, limits, said)
     target, answers = str(predictor.target), list[tuple[str, ...]]()
@@ -96,10 +93,9 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
 
 
 def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
-    """How well the examples predict each other (`summary`), and the `columns` that matter: the
-    `name` of each, and how many times less probable the right answers are without it (`factor`);
-    the largest first.
-    """
+    """How well the examples predict each other (`summary`), and how much each of the `columns`
+    matters: its `name`, and the `factor` by which the right answers are less probable without it.
+    The largest factor is first."""
     predictor, _, _ = _learned(learners, content, limits, [])
     drops = predictor.matter().items() if predictor.can("matter") else ()
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
@@ -107,7 +103,7 @@ def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits
 
 
 def example_table(seed: int) -> Json:
-    """A table of trees, some of them without a name: `csv`."""
+    """A table of trees as `csv`. The names of some trees are missing."""
     rng = np.random.default_rng(seed)
     kinds = {"oak": (25, 12, "rough"), "birch": (18, 5, "smooth"), "spruce": (32, 0.2, "rough")}
     rows = []
@@ -148,7 +144,7 @@ def _most(limits: Limits) -> Most:
 def _learned(
     learners: Mapping[str, TaskLearner], content: object, limits: Limits, said: list[str]
 ) -> tuple[Predictor, Sheet, Queries | None]:
-    """The predictor, the table, and its rows to predict; `said` gets remarks."""
+    """The predictor, the table, and the rows to predict. Remarks are added to `said`."""
     sent = _read(content)
     sheet, learner = _pasted(sent, limits), learners.get(sent.kind)
     if len(sheet.cells) < 2:

@@ -1,5 +1,5 @@
-"""A run folder: `run` trains an experiment in it, or continues where an earlier call stopped; `Run`
-opens it; `train_seeds` trains several seeds, side by side."""
+"""Run folders. `run` trains an experiment in one, or continues where an earlier call stopped. `Run`
+opens one. `train_seeds` trains several seeds in parallel."""
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -70,20 +70,20 @@ from arml.training.provenance import provenance
 
 METRICS_FILE, CHECKPOINTS_FOLDER = "metrics.jsonl", "checkpoints"
 BEST_FOLDER = "best"
-"""The folder of the checkpoint with the best validation score, with `keep` best."""
+"""The folder of the checkpoint with the best validation score, if `keep` is best."""
 _RUN_FOLDERS = (CHECKPOINTS_FOLDER, BEST_FOLDER, "explain")
-"""The folders in a run folder."""
+"""The names of folders in a run folder."""
 
 
 class Clocked(eqx.Module):
-    """The content of a checkpoint: the training state, and the seconds that it has taken."""
+    """The content of a checkpoint: the training state, and the seconds of training so far."""
 
     state: TrainState
     seconds: np.ndarray
 
 
 def like(experiment: Experiment, problem: Problem) -> Clocked:
-    """A checkpoint of the experiment, with shapes instead of arrays."""
+    """A checkpoint of the experiment with shapes instead of arrays."""
 
     def first() -> TrainState:
         return start(initial(experiment, problem), experiment.outer.build(experiment.steps))
@@ -95,7 +95,7 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
     """`name old -> new` for each value that differs between two nested dictionaries."""
     if isinstance(old, dict) and isinstance(new, dict):
         rows = []
-        # Parts of two kinds have other options throughout.
+        # Parts of different kinds have different options, so only the kind is listed.
         same_kind = old.get("kind") == new.get("kind")
         for key in sorted({*old, *new}) if same_kind else ["kind"]:
             path = f"{name}.{key}" if name else key
@@ -106,7 +106,7 @@ def differences(old: object, new: object, name: str = "") -> list[str]:
 
 def check_same(folder: Path, old: object, new: object, what: str = "run", name: str = "") -> None:
     """Raise `RunError` with the differences if a folder was made with other options or data."""
-    # The recipe says most, and another algorithm differs in many options.
+    # The recipe comes first: with another algorithm many options differ.
     rows = sorted(differences(old, new, name), key=lambda row: not row.startswith("recipe "))
     if rows:
         more = f"; and {len(rows) - 5} more" if len(rows) > 5 else ""
@@ -119,7 +119,7 @@ def check_same(folder: Path, old: object, new: object, what: str = "run", name: 
 def check_place(folder: Path) -> None:
     """Raise `RunError` for a path that cannot be a run folder."""
     whole = folder.resolve() == Path(folder.resolve().anchor)
-    # An empty name means the current folder.
+    # An empty name is the current folder.
     if whole or (folder == Path() and not (folder / CONFIG_FILE).is_file()):
         raise RunError(
             f"expected a separate folder for the run, got {str(folder)!r}: name a new folder, as "
@@ -128,7 +128,7 @@ def check_place(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RunError(f"expected a folder for the run, got the file {folder}: name another")
     if folder.is_dir() and not (folder / CONFIG_FILE).exists():
-        # Else checkpoints would lie among folders of pictures, as one more class.
+        # Otherwise checkpoints among folders of pictures could be read as one more class.
         for path in sorted(folder.iterdir()):
             if path.is_dir() and path.name not in _RUN_FOLDERS:
                 raise RunError(
@@ -139,17 +139,17 @@ def check_place(folder: Path) -> None:
 
 def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None) -> str:
     """Raise `RunError` for a folder that holds a run with other options, before data are read. More
-    steps are no other options if they `extend` the run, or if that is None and the rate is
-    constant. **Returns** a line on how the training continues; empty if it has no more steps."""
+    steps are allowed if `extend` is True, or if it is None and the rate is constant. **Returns** a
+    line on how the training continues, or an empty text if it has no more steps."""
     path = folder / CONFIG_FILE
     if not path.exists():
         if checkpoint.latest(folder / CHECKPOINTS_FOLDER) is not None:
             raise RunError(
-                f"{folder} has checkpoints, but no config.json that names their run: restore "
+                f"{folder} has checkpoints, but no config.json that describes their run: restore "
                 "the file, or train in a new folder"
             )
         return ""
-    # Compared as options and not as text: an option that this version added has its default.
+    # Compared as options and not as text, so an option that this version added has its default.
     old = from_json(read_config(folder).get("experiment"), str(path))
     made, asked = essence(old), essence(absolute(experiment))
     longer = asked == {**made, "steps": experiment.steps}
@@ -159,16 +159,16 @@ def check_claim(experiment: Experiment, folder: Path, extend: bool | None = None
     effect = _effect(experiment.outer, old.steps, experiment.steps)
     if effect and extend is None:
         raise RunError(
-            f"{folder} holds a run of {old.steps:,} steps, and more of them change its schedule: "
+            f"{folder} holds a run of {old.steps:,} steps, and more steps change its schedule: "
             f"{effect}. Give --extend (extend=True) to accept that, or another folder"
         )
     return f"going on from {old.steps:,} to {experiment.steps:,} steps" + (effect and f": {effect}")
 
 
 def _effect(outer: Options, old: int, new: int) -> str:
-    """The effect of more outer steps on the schedule of an optimiser, in words; empty if none."""
+    """A text on how more outer steps change the schedule of an optimiser; empty if they do not."""
     if not isinstance(outer, OuterOptions):
-        return f"its schedule is made anew for {new:,} steps"
+        return f"its schedule is made again for {new:,} steps"
     rates = (outer.rate(n) for n in (old, new))
     at = [rate(jnp.asarray(old)) if callable(rate) else rate for rate in rates]
     mean = "the weights are averaged over the end of the longer training" if outer.average else ""
@@ -177,7 +177,7 @@ def _effect(outer: Options, old: int, new: int) -> str:
 
 
 def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int = 1) -> None:
-    """Write the experiment into the folder, or check that its data have not changed."""
+    """Write the experiment to the folder, or check that the data of its run have not changed."""
     path = folder / CONFIG_FILE
     if path.exists():
         config = read_config(folder)
@@ -192,12 +192,12 @@ def claim(experiment: Experiment, splits: Splits, folder: Path, *, devices: int 
         "recipe": experiment.recipe,
         "experiment": to_json(experiment),
         "sources": {**splits.sources},
-        # So that the learner can be used without the data.
+        # With these the learner can be used without the data.
         "problem": asdict(splits.train.problem),
         "families": splits.train.families,
         "inputs": splits.inputs,
         "weights": source_of_weights(getattr(experiment.network, "weights", "")),
-        # For the reader of a result: a run can be resumed if these differ.
+        # Only information: a run can be resumed if these differ.
         "made": provenance(devices),
     }
     write_json(path, sealed(config))
@@ -217,7 +217,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     **changes: object,
 ) -> "Run":
-    """Meta-train in `folder`, from its newest checkpoint if it has one.
+    """Meta-train in `folder`. If it has a checkpoint, the training continues from the newest.
 
         run = arml.run("maml", "runs/sines", tasks=Sines(), steps=1_000)
         run.learner; run.metrics; arml.evaluate(run)
@@ -227,24 +227,24 @@ def run(
     - `experiment`: an `Experiment`, or the name of a recipe or, with `tasks`, of a method.
     - `tasks`: a task distribution, `Splits`, or the options of tasks, instead of the experiment's.
       Arrays of `Splits` are written into the folder. Your own class of a distribution must be at
-      the top of a file: to reopen the folder, pass that file by `--plugin FILE`, or import it.
+      the top level of a file: to reopen the folder, pass it as `--plugin FILE`, or import it.
     - `changes`: other options of the experiment, such as `steps` and `seed`.
-    - `watch`: called with the step and its record: `loss`, `validation`. Where a step takes longer
-      than half a second it is called after every step, with the mean loss of the interval so far.
-    - `stop`: called after each `watch`. Once it is true, the state is saved and the run ends.
+    - `watch`: called with the step and its record: `loss`, `validation`. If a step takes longer
+      than half a second, it is called after every step, with the mean loss of the interval so far.
+    - `stop`: called after each `watch`. If it returns True, the state is saved and the run ends.
     - `progress`: called with a text, a number and the total, while images are decoded and while
       validation tasks are scored.
-    - `devices`: how many of this process share the tasks of a step. A run can be continued with
-      another number of devices or processes, and its numbers are the same to rounding.
+    - `devices`: the number of devices of this process that share the tasks of a step. A run can
+      continue with other devices or processes, and its numbers are equal except for rounding.
     - `extend`: whether a run that was made with fewer `steps` continues to these. If None, it does
       if its optimiser has a constant rate. Any other schedule becomes that of the longer
       training. True also continues a run that a callback ended.
-    - `callbacks`: called with a `Moment` after each interval, like those of `arml.fit` and the
-      registered ones.
-    - `distributed`: this process is one of several (`arml.training.distributed`), and each makes
-      this call. The folder and the data must be readable by all. Only process 0 writes.
+    - `callbacks`: called with a `Moment` after each interval, as in `arml.fit`, in addition to the
+      registered callbacks.
+    - `distributed`: whether this process is one of several (`arml.training.distributed`). Each
+      makes this call, and can read the folder and the data. Only process 0 writes.
 
-    **Returns** the `Run`; its `last` is the step that was reached: `experiment.steps`, unless the
+    **Returns** the `Run`. Its `last` is the step that was reached: `experiment.steps`, unless the
     run was stopped, or ended early by its `patience` or a callback.
 
     **Raises** `ValueError` or `RunError` in one line for invalid options, a folder that holds
@@ -263,7 +263,9 @@ def run(
             check_claim(experiment, folder, extend)
             splits, done, now = training.opened(arrays)
         if len({*of_all(mesh, done)}) > 1:
-            raise RunError(f"the processes see other checkpoints in {folder}: let them share it")
+            raise RunError(
+                f"the processes read different checkpoints in {folder}: use a shared disk"
+            )
         watch(done, {})
         load_plugins()
         if extend or read_config(folder).get("ended") != done:
@@ -303,7 +305,7 @@ class _Training:
             write_bytes(self.folder / ARRAYS_FILE, arrays)
         tasks = experiment.tasks.build(self.folder / "split.json", progress=self.progress)
         splits = splits_of(tasks)
-        # Before the folder is claimed, because it may raise.
+        # Made before the folder is claimed, because it may raise.
         now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
         if not experiment.steps and named(now.state.learner):
             raise ValueError("steps must be at least 1, got 0: this learner has weights to train")
@@ -377,7 +379,7 @@ class _Training:
         improved, every = best and self.experiment.keep == "best", self.experiment.checkpoint_every
         if improved:
             checkpoint.save(self.folder / BEST_FOLDER, done, now)
-        # With the best one, so that a resumed run never has a better one before it.
+        # The newest is written after the best, so a resumed run never starts before its best.
         if over or improved or done // every > before // every:
             checkpoint.save(self.folder / CHECKPOINTS_FOLDER, done, now)
 
@@ -385,7 +387,7 @@ class _Training:
 def _experiment(
     what: Experiment | str, tasks: TasksLike | None, changes: JsonView
 ) -> tuple[Experiment, bytes]:
-    """The experiment of the arguments of `run`, and the file of arrays that its tasks need."""
+    """The experiment for the arguments of `run`, and the file of arrays that its tasks need."""
     arrays = b""
     problem = None if tasks is None else splits_of(tasks).train.problem
     made = experiment_for(what, problem) if isinstance(what, str) else what
@@ -422,10 +424,10 @@ def train_seeds(
     on: str | None = None,
     extend: bool | None = None,
 ) -> dict[int, str]:
-    """Meta-train with each seed in `folder/seed-N`, `workers` at a time, or continue there. `on`
-    names the place, as in `carry_out`, and `extend` is that of `run`. `watch` is called now and
-    then with a seed, the step that it has reached, and the record of that step. **Returns** the
-    seeds that failed, each with the reason. The same call continues the seeds that were stopped."""
+    """Meta-train each seed in `folder/seed-N`, `workers` at a time. The same call continues seeds
+    that were stopped. `on` is the engine, as in `carry_out`, and `extend` is that of `run`. `watch`
+    is called repeatedly with a seed, the step that it has reached, and the record of that step.
+    **Returns** the seeds that failed, each with the reason."""
     runs = [of_seed(absolute(experiment), folder, seed) for seed in seeds]
     jobs = [
         {"experiment": to_json(own), "folder": str(place.resolve()), "extend": extend}
@@ -444,13 +446,13 @@ def train_seeds(
 
 
 def work(job: Job, stop: Stopping) -> None:
-    """Train one seed as a worker's job `{experiment, folder, extend}`."""
+    """Train one seed: the job `{experiment, folder, extend}` of a worker."""
     experiment = from_json(job["experiment"], "the experiment of a seed")
     run(experiment, job["folder"], stop=stop, extend=job["extend"])
 
 
 class Run:
-    """A run folder, opened at its newest checkpoint. Each part is read when it is asked for.
+    """A run folder, opened at its newest checkpoint. Each part is read when it is first used.
 
         run = arml.Run("runs/sines")
         run.learner; run.tasks("test"); run.metrics; run.scores
@@ -476,7 +478,7 @@ class Run:
         self.made: Json | None = self.config.get("made")
         """Commit, versions and device of the training."""
         self.inputs: Json | None = self.config.get("inputs")
-        """The frozen model that made its inputs from pictures, if there is one."""
+        """The frozen model that made features of its pictures; None if there is none."""
         saved = checkpoint.latest(self.folder / CHECKPOINTS_FOLDER)
         if saved is None:
             raise RunError(
@@ -489,7 +491,7 @@ class Run:
         best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
         self._place = self.folder / (BEST_FOLDER if best else CHECKPOINTS_FOLDER)
         self.step: int = best or saved
-        """The outer step of its learner."""
+        """The outer step at which its learner was saved."""
 
     @property
     def is_over(self) -> bool:
@@ -500,7 +502,7 @@ class Run:
 
     @property
     def chosen(self) -> str:
-        """The rule that chose its learner among those of the training, in words."""
+        """A text on how its learner was chosen: the last step, or the best validation score."""
         return self.experiment.chosen(self.metrics, self.last, falls=self._falls)
 
     @cached_property
@@ -510,7 +512,7 @@ class Run:
 
     @property
     def learner(self) -> MetaLearner:
-        """The trained learner. Its data need not be there."""
+        """The trained learner. It can be read without the data."""
         return self.state.learner
 
     @property
@@ -520,12 +522,12 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """The seconds that the training has taken."""
+        """The duration of the training in seconds."""
         return float(self._restored.seconds)
 
     @cached_property
     def splits(self) -> Splits:
-        """The tasks of all splits; it reads the data.
+        """The tasks of all splits, made from the data.
 
         **Raises** `RunError` if the data has changed.
         """
@@ -537,11 +539,11 @@ class Run:
 
     @property
     def trained_on(self) -> TaskDistribution | None:
-        """The tasks of its training, if they were read already."""
+        """The tasks of its training if they have been read, or else None."""
         return self.splits.train if "splits" in vars(self) else None
 
     def tasks(self, split: str = "test") -> TaskDistribution:
-        """The task distribution of a split: train, validation or test."""
+        """The task distribution of a split: `train`, `validation` or `test`."""
         return getattr(self.splits, split)
 
     @property
@@ -551,18 +553,18 @@ class Run:
 
     @property
     def result(self) -> Result | None:
-        """The scores that `arml evaluate` wrote; None before it."""
+        """The scores that `arml evaluate` wrote; None if it has not run."""
         path = self.folder / "result.json"
         return read_result(path) if path.exists() else None
 
     @property
     def scores(self) -> Scores | None:
-        """The score of each task, which `arml evaluate` wrote; None before it."""
+        """The score of each task that `arml evaluate` wrote; None if it has not run."""
         path = self.folder / "scores.npz"
         return read_scores(path) if path.exists() else None
 
     def __index__(self) -> int:
-        """Its last step, which `arml.run` returned before it returned the run."""
+        """The last step: in earlier versions `arml.run` returned this number."""
         return self.last
 
     def __repr__(self) -> str:

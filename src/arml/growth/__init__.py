@@ -1,1 +1,1 @@
-"""A trained learner is taught new families of tasks (`arml grow`), and keeps those it knows."""
+"""Teach a trained learner new families of tasks (`arml grow`), and keep those that it knows."""

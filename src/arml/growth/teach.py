@@ -1,13 +1,13 @@
-"""`arml grow`: a trained learner is taught new families, and keeps those that it knows.
+"""`arml grow`: teach a trained learner new families, and keep those that it knows.
 
 All weights are trained for a few minutes on known and new families, at a third of the learner's
-outer rate. On held-out classes the new learner must be better on each new family, with an interval
-above zero, and the interval of no known family may allow a loss that matters. A learner that fails
-is tried again with weights a part of the way, theta_old + a (theta_new - theta_old) for falling a
-[1]; if none of these passes, the old learner is kept.
+outer rate. The new learner is accepted if, on held-out classes, the interval of its gain is above
+zero for each new family, and for each known family it excludes a loss above `MAX_LOSS`. Otherwise
+the weights theta_old + a (theta_new - theta_old) are tried for smaller and smaller a [1]. If all of
+these fail, the old learner is kept.
 
-[1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: between old and new weights
-    lies a model that keeps most of what both can do.
+[1] Wortsman et al., Robust Fine-tuning of Zero-shot Models, CVPR 2022: a model between old and new
+    weights keeps most of the accuracy of both.
 """
 
 import json
@@ -54,12 +54,12 @@ from arml.training.fit import Fitted, OuterOptions, fit, start
 
 SPLIT_FILE, GROWTH_FILE = "split.json", "growth.json"
 RATE_FACTOR = 1 / 3
-"""Factor of the outer rate of the learner's training; a lower rate forgets less."""
+"""Factor on the outer rate of the learner's training. A lower rate forgets less."""
 MAX_LOSS = {"accuracy": 0.02, "mse": 0.10}
-"""The largest loss of a known family that the end of its interval may show: accuracy, or a share of
+"""The largest loss of a known family that its interval may include, in accuracy or as a share of
 its error."""
 WEIGHT_SHARES = (1.0, 0.75, 0.5, 0.25)
-"""Shares of the way from the old to the new weights, tried in this order."""
+"""Shares a of the way from the old to the new weights, in the order in which they are tried."""
 
 
 def grow(
@@ -81,14 +81,14 @@ def grow(
     - `learner`: a run folder, an exported learner, or the name of one that ships. It is only read.
     - `data`: the new families: folders or zips of pictures, or folders of features.
     - `known`: the data of known families, for a learner without their paths.
-    - `minutes`: about the time of the whole call; `steps`: outer steps instead.
+    - `minutes`: about the time of the whole call. With `steps`, that number of outer steps instead.
     - `replay`: share of the training tasks that are of known families.
     - `tasks`: tasks of each family for each score.
 
-    **Returns** the `outcome` in `growth.json`: of each family the mean scores on test tasks
-    `before` and `after`, and the paired `gains` on these and on `held_out` (validation) tasks, on
-    which the decision is based; `moved`, the share of the way from the old to the trained weights,
-    0 if the old learner was kept; and the `metric`, `steps`, `tasks` and `seconds`.
+    **Returns** the `outcome` in `growth.json`. For each family it has the mean scores on test tasks
+    `before` and `after` the training, and their paired `gains`. The decision is based on the gains
+    on validation tasks, `held_out`. `moved` is the share of the way from the old to the trained
+    weights, 0 if the old learner was kept. The rest is `metric`, `steps`, `tasks` and `seconds`.
 
     **Raises** `ValueError` or `RunError` in one line.
     """
@@ -195,8 +195,8 @@ def _taught(
     steps: int,
     replay: float,
 ) -> Fitted:
-    """The learner after a training on new and known families, at a lower, constant rate."""
-    # Your own optimiser has another rate by another name.
+    """The result of a training on new and known families, at a lower, constant rate."""
+    # The rate of another optimiser has another name and scale.
     own = experiment.outer
     outer = own if isinstance(own, OuterOptions) else OuterOptions()
     rate = outer.outer_rate * RATE_FACTOR
@@ -219,8 +219,8 @@ def _accepted(
     tasks: int,
     say: Callable[[str], None],
 ) -> tuple[MetaLearner, float, dict[str, Score]]:
-    """The learner that is written, the share of the way from the old weights to the new ones, and
-    the gains on validation tasks."""
+    """The learner to write, its share of the way from the old weights to the new ones, and the
+    gains on validation tasks."""
     before = _scores(old, held, tasks, "validation")
     for share in WEIGHT_SHARES:
         candidate = between(old, new, share)
@@ -234,7 +234,7 @@ def _accepted(
 
 
 def gain_of(old: Scores, new: Scores) -> Score:
-    """The paired gain on the same tasks: above zero is better."""
+    """The paired gain on the same tasks. A gain above zero is an improvement."""
     a, b = (old, new) if old.metric == "mse" else (new, old)  # a lower error is better
     return paired(a.values, b.values)
 
@@ -242,9 +242,8 @@ def gain_of(old: Scores, new: Scores) -> Score:
 def refusals(
     gains: Mapping[str, Score], new: Sequence[str], old: Mapping[str, Scores]
 ) -> list[str]:
-    """Why a learner is not accepted; empty if each new family gains, with an interval above zero,
-    and the interval of no known family allows a loss that matters. `old` are the scores of the old
-    learner."""
+    """The reasons to refuse a learner, by the rule at the top of this file; empty if it passes.
+    `old` are the scores of the old learner."""
     reasons = []
     for name, score in gains.items():
         mean, half = score["mean"], score["ci95"]
@@ -266,7 +265,7 @@ def refusals(
 
 
 def between(old: MetaLearner, new: MetaLearner, share: float) -> MetaLearner:
-    """The learner with weights at this share of the line from `old` to `new`."""
+    """The learner with weights at this share of the way from `old` to `new`."""
     if share == 1:
         return new
     return jax.tree.map(
@@ -279,8 +278,8 @@ def _scores(learner: MetaLearner, tasks: Mixture, n: int, split: Held) -> dict[s
 
 
 def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]) -> Experiment:
-    """The experiment of the learner with further families. **Raises** `ValueError` for tasks that
-    take no data, and where those of known families are missing."""
+    """The experiment of the learner with more families. **Raises** `ValueError` for tasks that are
+    not made from data, and if the data of known families are missing."""
     experiment = teacher.experiment
     assert experiment is not None  # it was read from a folder
     tasks = experiment.tasks
@@ -289,13 +288,13 @@ def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]
     if not hasattr(tasks, "data"):
         raise ValueError(
             f"expected a learner of pictures or features, got {experiment.recipe}, whose "
-            "tasks take no data: grow it in memory, see arml.growth"
+            "tasks take no data: train it with arml.fit on known and new tasks"
         )
     old = tuple(known) or tuple(tasks.data)
     if not old and bool(getattr(tasks, "needs", None)):
         raise ValueError(
             "an exported learner has no data of the families that it knows "
-            f"({', '.join(teacher.families)}), and what it knows could be lost: give them with "
+            f"({', '.join(teacher.families)}), and could forget them: give the data with "
             "--known FOLDER_OR_ZIP..."
         )
     return absolute(replace(experiment, tasks=replace(tasks, data=(*old, *data))))
@@ -304,8 +303,8 @@ def with_data(teacher: FewShotLearner, data: Sequence[str], known: Sequence[str]
 def _check_data(
     teacher: FewShotLearner, experiment: Experiment, splits: Splits, place: Path, out: Path
 ) -> None:
-    """Raise `ValueError` or `RunError` unless the data are of the learner's kind, those of its
-    known families are as they were, and no class that it was trained on would be held out now."""
+    """Raise `ValueError` or `RunError` unless the data are of the learner's kind, the data of known
+    families have not changed, and no class of its training would be held out now."""
     problem = splits.train.problem
     if replace(problem, classes=0) != replace(teacher.problem, classes=0):
         raise ValueError(
@@ -320,7 +319,7 @@ def _check_data(
     ]
     if shapes[0] != shapes[1]:
         raise ValueError(
-            "the learner has weights for each class of its training data, and these cannot grow: "
+            "the learner has weights for each class of its training data, so it cannot grow: "
             "choose a learner without an auxiliary classifier"
         )
     if (place / CHECKPOINTS_FOLDER).is_dir():
@@ -337,8 +336,8 @@ def _check_data(
 
 
 def with_replay(stage: Stage, known: Sequence[str], share: float) -> dict[str, float]:
-    """The stage with `share` of its tasks drawn anew, in equal parts, from the `known` families
-    outside it; the stage itself if there are none."""
+    """The stage with a `share` of tasks from the `known` families that are not in it, in equal
+    parts. If there are none, it is unchanged."""
     old = [name for name in known if name not in stage]
     if not old or not share:
         return dict(stage)

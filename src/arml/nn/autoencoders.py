@@ -15,16 +15,16 @@ Coded = tuple[Float[Array, " code"], Float[Array, ""]]
 Summary = Callable[[Rows], Coded]
 """Maps a sequence to its code and its reconstruction error."""
 Total = Callable[[Rows], Float[Array, ""]]
-"""Of the squared errors: the mean, as in the authors' code, or the sum, which is the squared
-Frobenius norm of the paper's text (n * features times as large)."""
+"""Reduces squared errors by their mean, as in the authors' code, or by their sum: the squared
+Frobenius norm of the paper's text, which is n * features times as large."""
 
 
 class GRUCell(eqx.Module):
     """A gated recurrent unit in its first form: the reset gate multiplies the state *before* the
     candidate's matrix product [Cho et al., 2014], as TensorFlow's GRUCell does.
 
-    Columns of the gates are reset, then update. Input and state have weights of their own, so that
-    a whole sequence of inputs is multiplied at once.
+    The first half of the gates' columns is for reset, the second for update. Input and state have
+    separate weights, so a whole sequence of inputs is multiplied in one product.
     """
 
     input_gates: Linear
@@ -34,7 +34,7 @@ class GRUCell(eqx.Module):
 
     @classmethod
     def drawn(cls, inputs: int, state: int, *, key: PRNGKeyArray) -> "GRUCell":
-        """Glorot-uniform over the stacked matrix of input and state; the gates' biases are 1."""
+        """Glorot-uniform weights for the stacked input and state. The biases of the gates are 1."""
         key_gates, key_candidate = jax.random.split(key)
         gates = linear(inputs + state, 2 * state, bias=1.0, key=key_gates)
         candidate = linear(inputs + state, state, key=key_candidate)
@@ -79,8 +79,8 @@ class GRUAutoencoder(eqx.Module):
     def drawn(
         cls, features: int, code: int, *, total: Total = jnp.mean, key: PRNGKeyArray
     ) -> "GRUAutoencoder":
-        """Initial weights are those of the authors' code: the output layer's are truncated normal
-        of 1, with biases .1."""
+        """Initial weights as in the authors' code: those of the output layer are truncated normal
+        with deviation 1, and its biases are .1."""
         key_encoder, key_decoder, key_output = jax.random.split(key, 3)
         return cls(
             GRUCell.drawn(features, code, key=key_encoder),

@@ -1,12 +1,11 @@
-"""A convolution of NHWC images that is fast under `vmap` and reverse mode of any order.
+"""A convolution of NHWC images that is fast under `vmap` and in reverse mode of any order.
 
-`vmap` over tasks whose kernels differ turns XLA's convolution into a grouped one, and reverse mode
-turns it into dilated forms; on a CPU both are ten times slower. So this module has two operations,
-the convolution and the gradient of its kernel. Every derivative of either is again one of the two.
-On a CPU `vmap` unrolls them over the tasks, or merges the tasks into the examples where all tasks
-share the kernel. On a GPU a grouped convolution is quick, and the gradient of its kernel slow:
-with up to `MAX_PATCH_CHANNELS` channels this gradient is one product for all tasks. XLA's own
-convolutions do the rest.
+If each task has its own kernel, `vmap` turns XLA's convolution into a grouped one, and reverse mode
+turns it into dilated forms. On a CPU both are ten times slower. Therefore this module has two
+operations: the convolution and the gradient of its kernel. Each derivative of one of them is again
+one of the two. On a CPU `vmap` unrolls them over the tasks, or merges the tasks into the examples
+if all tasks share the kernel. On a GPU a grouped convolution is fast, but the gradient of its
+kernel is slow. With up to `MAX_PATCH_CHANNELS` channels this gradient is one product for all tasks.
 """
 
 from collections.abc import Callable
@@ -20,11 +19,11 @@ from jaxtyping import Array, Float
 
 FEW_CHANNELS = 8
 PRODUCT_POSITIONS = 1024
-"""Positions that one product of a kernel's gradient sums over, at least those of one image."""
+"""About how many positions one product of a kernel's gradient sums over: whole images, at least
+one."""
 MAX_PATCH_CHANNELS = 32
-"""Channels, of the input and of the output, up to which a kernel's gradient is a product with the
-patches on a GPU. A kernel of 3 x 3 makes patches of nine times the memory, and more channels were
-not measured."""
+"""The most channels, of input and output, for which a kernel's gradient on a GPU is a product with
+the patches. Patches for a 3 x 3 kernel need nine times the memory. More were not measured."""
 
 
 def _on_cpu() -> bool:
@@ -36,11 +35,11 @@ def convolve(
 ) -> Float[Array, "n h w o"]:
     """The cross-correlation of `x` with `kernel`, stride 1, zero padding SAME, no bias.
 
-    It has derivatives of any order in reverse mode. In forward mode it has none on a CPU, and
-    elsewhere only with more than `MAX_PATCH_CHANNELS` channels.
+    It has derivatives of any order in reverse mode. It has none in forward mode on a
+    CPU, and elsewhere only with more than `MAX_PATCH_CHANNELS` channels.
     """
     odd = kernel.shape[0] % 2 == 1 and kernel.shape[1] % 2 == 1
-    # The derivatives here take the padding to be even, and an even kernel pads unevenly.
+    # The derivatives below assume equal padding on both sides, which an even kernel does not have.
     if odd and (_on_cpu() or max(kernel.shape[2:]) <= MAX_PATCH_CHANNELS):
         return _convolve(x, kernel)
     return _plain(x, kernel)
@@ -57,22 +56,22 @@ def _pad(x: Array, rows: int, columns: int) -> Array:
 
 
 def patches(x: Array, kh: int, kw: int) -> Array:
-    """`[n * h * w, kh * kw * c]`: the neighbourhood of each position. Columns are shifted first, so
-    that memory is copied in long runs."""
+    """`[n * h * w, kh * kw * c]`: the neighbourhood of each position. Columns are shifted first:
+    then memory is copied in long runs."""
     h, c = x.shape[1], x.shape[3]
     columns = _columns(x, kh, kw)
     return jnp.concatenate([columns[:, i : i + h] for i in range(kh)], -1).reshape(-1, kh * kw * c)
 
 
 def _columns(x: Array, kh: int, kw: int) -> Array:
-    """`[n, h + kh - 1, w, kw * c]`: the column shifts of the padded `x` beside each other."""
+    """`[n, h + kh - 1, w, kw * c]`: the padded `x`, shifted by each column of the kernel."""
     padded = _pad(x, kh // 2, kw // 2)
     return jnp.concatenate([padded[:, :, j : j + x.shape[2]] for j in range(kw)], -1)
 
 
 def _direct(x: Array, kernel: Array) -> Array:
     """The convolution of one task. With few channels, a product with the patches is faster, and
-    `_correlate` and all inner steps use the same patches."""
+    `_correlate` and all inner steps reuse these patches."""
     kh, kw, c, o = kernel.shape
     if c >= FEW_CHANNELS:
         return _plain(x, kernel)
@@ -80,7 +79,7 @@ def _direct(x: Array, kernel: Array) -> Array:
 
 
 def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
-    """`operation`, whose `vmap` is a loop over the mapped axis."""
+    """`operation` with a `vmap` that is a loop over the mapped axis."""
     mapped = custom_vmap(operation)
 
     @mapped.def_vmap
@@ -135,9 +134,9 @@ def _by_patches(size: tuple[int, int], x: Array, g: Array) -> Array:
 def _correlate(size: tuple[int, int], x: Array, g: Array) -> Array:
     """The kernel's gradient: `d[i, j] = sum over n, y, z of x[n, y + i, z + j]^T g[n, y, z]`.
 
-    One matrix product makes it: the column shifts of `x` beside each other, and the row shifts of
-    `g`. It runs over `PRODUCT_POSITIONS` at a time, because the operands of XLA's product
-    leave the cache when the inner dimension is long.
+    It is one matrix product of the column shifts of `x` and the row shifts of `g`. The product sums
+    over `PRODUCT_POSITIONS` at a time, because the operands of a longer one do not fit into the
+    cache.
     """
     kh, kw = size
     n, h, w, c = x.shape
@@ -184,27 +183,27 @@ _kernel_gradient.defvjp(_kernel_gradient_fwd, _kernel_gradient_bwd)
 
 
 def max_pool(x: Float[Array, "n h w c"], *, window: int = 2) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over windows that do not overlap; rows and columns left over are dropped.
+    """The maximum over windows that do not overlap. Remaining rows and columns are dropped.
 
-    Of equal values the first takes the gradient. It has derivatives of any order.
+    If values are equal, the first gets the gradient. It has derivatives of any order.
     """
     n, c = len(x), x.shape[-1]
     h, w = (side // window for side in x.shape[1:3])
     windows = x[:, : h * window, : w * window].reshape(n, h, window, w, window, c)
     held = lax.stop_gradient(windows)
     best, first = held[:, :, 0, :, 0], jnp.zeros((n, h, w, c), jnp.uint8)
-    for place in range(1, window**2):
-        other = held[:, :, place // window, :, place % window]
-        first = jnp.where(other > best, jnp.uint8(place), first)
+    for index in range(1, window**2):
+        other = held[:, :, index // window, :, index % window]
+        first = jnp.where(other > best, jnp.uint8(index), first)
         best = jnp.maximum(other, best)
-    # A sum of which one term is not zero: its derivatives are cheaper than those of a maximum.
-    places = jnp.arange(window**2, dtype=jnp.uint8).reshape(window, 1, window, 1)
-    return jnp.sum(jnp.where(first[:, :, None, :, None] == places, windows, 0), axis=(2, 4))
+    # A sum with one nonzero term has cheaper derivatives than a maximum.
+    indices = jnp.arange(window**2, dtype=jnp.uint8).reshape(window, 1, window, 1)
+    return jnp.sum(jnp.where(first[:, :, None, :, None] == indices, windows, 0), axis=(2, 4))
 
 
 def max_pool_same(x: Float[Array, "n h w c"]) -> Float[Array, "n h2 w2 c"]:
-    """The maximum over 3x3 windows of stride 2, which overlap, padded as SAME: `ceil(h / 2)` rows.
-    An odd row of padding is at the bottom, an odd column at the right.
+    """The maximum over overlapping 3x3 windows with stride 2, padded as SAME: `ceil(h / 2)` rows.
+    An odd row of padding is at the bottom, and an odd column at the right.
 
     Equal values share the gradient. It has derivatives of any order.
     """

@@ -1,5 +1,5 @@
 """The curvature of a base network's negative log-likelihood: its Fisher information, with one block
-for each layer. The expectation over labels is exact, under the network's own predictions.
+for each layer. The expectation over labels is exact, under the network's predictions.
 
 A block is Kronecker-factored [1], with the sums over positions of a convolution as in [2]. A
 layer's inputs end with a constant 1, whose weight is the bias. The statistics of the normalisation
@@ -48,8 +48,8 @@ ROOTS: dict[str, Root] = {"regression": gaussian_root, "classification": categor
 
 
 class _Layer(NamedTuple):
-    """The inputs of one layer, with a 1 at their end, and the gradients of the log-likelihood with
-    respect to its outputs, one for each column `k` of the root. A dense layer has one position."""
+    """The inputs of one layer, each with a 1 at its end, and the gradients of the log-likelihood by
+    the outputs, one for each column `k` of the root. A dense layer has one position."""
 
     inputs: Float[Array, "n positions inputs"]
     gradients: Float[Array, "k n positions outputs"]
@@ -93,8 +93,8 @@ def _run(
 def traced_layers(
     net: BaseNetwork, x: Float[Array, "n *features"], statistics: tuple[Statistics, ...], root: Root
 ) -> list[_Layer]:
-    """The inputs of the layers of `net` and the gradients at their outputs, on `x`: those of the
-    blocks in their order, then the head's. The network must use each layer once.
+    """The inputs of the layers of `net` and the gradients by their outputs, on `x`. The layers of
+    the blocks come first, in order, and then the head. The network must use each layer once.
 
     **Arguments**
 
@@ -118,7 +118,7 @@ def traced_layers(
 
 
 def _rows(layer: Linear | Conv2d, x: Array) -> Float[Array, "n positions inputs"]:
-    """The vectors that a layer multiplies by its weights, with a 1 at their end."""
+    """The vectors that a layer multiplies by its weights, each with a 1 at its end."""
     n = len(x)
     if isinstance(layer, Conv2d):
         x = patches(x, *layer.kernel.shape[:2])
@@ -137,7 +137,7 @@ def factors(layer: _Layer) -> tuple[Float[Array, "inputs inputs"], Float[Array, 
 
 def log_det(layer: _Layer, precision: float) -> Float[Array, ""]:
     """log det(n A (x) G + precision I), with the `n` examples of the layer. Only its first
-    derivatives are right."""
+    derivatives are correct."""
     n = len(layer.inputs)
     a, g = map(_eigenvalues, factors(layer))
     return jnp.sum(jnp.log(n * a[:, None] * g + precision))

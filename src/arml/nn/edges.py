@@ -6,7 +6,7 @@ The functions take `numpy` or `jax.numpy` as `xp`, so that a program without JAX
 
 Differences
 - Cells do not share their pixels' votes with their neighbours.
-- A picture is divided into four by four cells whatever its size.
+- A picture of any size is divided into four by four cells.
 """
 
 from types import ModuleType
@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 
 EDGE_DIRECTIONS, SIDE_CELLS = 9, 4
-"""Directions of a histogram, and cells along a side."""
+"""The number of directions of a histogram, and of cells along a side."""
 HISTOGRAM_SIZE = (SIDE_CELLS - 1) ** 2 * 4 * EDGE_DIRECTIONS
-"""Numbers that describe a picture."""
+"""The length of the vector that describes a picture."""
 
 
 def histograms(pictures: Any, xp: ModuleType) -> Any:
-    """Floats `[n, height, width, channels]` to `[n, HISTOGRAM_SIZE]`: histograms of nine directions
-    in cells of a quarter of the side, normalised in blocks of two by two cells, each to a length of
-    at most 1."""
+    """Maps floats `[n, height, width, channels]` to `[n, HISTOGRAM_SIZE]`: histograms of nine
+    directions in four by four cells. Each block of two by two cells is normalised to a length of at
+    most 1."""
     heights, widths = (_sides(n, pictures.dtype) for n in pictures.shape[1:3])
     down = xp.einsum("ij,njwc->niwc", heights[0], pictures, optimize=True)
     right = xp.einsum("ij,nhjc->nhic", widths[0], pictures, optimize=True)
     power = xp.square(down) + xp.square(right)
-    # Of the channels the one with the strongest edge.
+    # At each pixel, use the channel with the strongest edge.
     best = [part[..., 0] for part in (power, down, right)]
     for k in range(1, pictures.shape[3]):
         more = power[..., k] > best[0]
@@ -41,9 +41,8 @@ def histograms(pictures: Any, xp: ModuleType) -> Any:
     turn = xp.where(level, np.pi / 2, xp.where(turn < 0, turn + np.pi, turn))
     size, bins = xp.sqrt(power), turn * (EDGE_DIRECTIONS / np.pi)
     cells = []
-    for k in range(
-        EDGE_DIRECTIONS
-    ):  # a vote is shared by the two nearest directions of a half turn
+    # The two nearest directions of a half turn share a vote.
+    for k in range(EDGE_DIRECTIONS):
         shares = [xp.maximum(1 - xp.abs(bins - at), 0) for at in (k, k + EDGE_DIRECTIONS)]
         votes = size * (shares[0] + shares[1])
         rows = xp.einsum("ah,nhw->naw", heights[1], votes, optimize=True)
@@ -53,13 +52,13 @@ def histograms(pictures: Any, xp: ModuleType) -> Any:
         whole[:, i : i + SIDE_CELLS - 1, j : j + SIDE_CELLS - 1] for i in (0, 1) for j in (0, 1)
     ]
     blocks = xp.concatenate(corners, -1)
-    for _ in range(2):  # once more after large values are cut
+    for _ in range(2):  # normalised again after large values are cut
         length = xp.sqrt(xp.sum(xp.square(blocks), -1, keepdims=True))
         blocks = xp.minimum(blocks / (length + 1e-3), 0.2)
     return blocks.reshape(len(pictures), HISTOGRAM_SIZE)
 
 
 def _sides(n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """For a side of `n` pixels: the matrix of slopes, and which pixels are in which cell."""
+    """For a side of `n` pixels: the matrix of slopes, and a mask of the pixels of each cell."""
     cells = [np.isin(np.arange(n), part) for part in np.array_split(np.arange(n), SIDE_CELLS)]
     return np.asarray(np.gradient(np.eye(n), axis=0), dtype), np.stack(cells).astype(dtype)

@@ -1,4 +1,4 @@
-"""Embeddings E of a task's samples: `Examples -> [n, d]`."""
+"""The embedding E of a task's samples: `Examples -> [n, d]`."""
 
 from collections.abc import Callable
 
@@ -17,8 +17,8 @@ Embed = Callable[[Examples], Float[Array, "n d"]]
 
 
 class VectorEmbedding(eqx.Module):
-    """Embeds vectors. In regression it reads the pair (x, y), because x does not describe the
-    function; in classification only x, because the order of the prototypes gives their classes."""
+    """Embeds vectors. In regression its input is the pair (x, y), because x alone does not describe
+    the function. In classification it is x: the order of the prototypes gives their classes."""
 
     net: MLP
     paired: bool = eqx.field(static=True)
@@ -31,11 +31,11 @@ class VectorEmbedding(eqx.Module):
 
 
 class ImageEmbedding(eqx.Module):
-    """Two convolutions with pooling and local response normalisation, two dense layers.
+    """Two convolutions with pooling and local response normalisation, then two dense layers.
 
-    The network of TensorFlow's old CIFAR-10 tutorial. The convolutions have no bias. Pooling and
-    then normalisation follow the first, normalisation and then pooling follow the second. ReLU is
-    everywhere, so the embeddings are not negative.
+    It is the network of TensorFlow's old CIFAR-10 tutorial. The convolutions have no bias. Pooling
+    and then normalisation follow the first, normalisation and then pooling follow the second. Each
+    layer ends with ReLU, so the embeddings are not negative.
     """
 
     first: Float[Array, "k k c filters"]
@@ -47,8 +47,8 @@ class ImageEmbedding(eqx.Module):
     def drawn(
         cls, features: tuple[int, ...], width: int, *, window: int, key: PRNGKeyArray
     ) -> "ImageEmbedding":
-        """For images of shape `features = (h, w, c)`; sizes and weights are those of the authors'
-        code (truncated normal of .04, biases .1)."""
+        """For images of shape `features = (h, w, c)`, with the sizes and initial weights of the
+        authors' code (truncated normal with deviation .04, biases .1)."""
         height, width_px, channels = features
         keys = jax.random.split(key, 4)
         init, pixels = truncated_normal(0.04), -(-height // 4) * -(-width_px // 4)
@@ -69,11 +69,11 @@ class ImageEmbedding(eqx.Module):
 
 
 class PooledEmbedding(eqx.Module):
-    """The texture of a picture, without positions: two convolutions with ReLU and pooling, the mean
-    and the standard deviation of each filter over the picture, two dense layers.
+    """The texture of a picture, without positions: two convolutions with ReLU and pooling, then the
+    mean and standard deviation of each filter over the picture, then two dense layers.
 
-    The picture is first brought to mean 0 and standard deviation 1, so that its brightness does not
-    outweigh its content. So is the embedding at the end: it can neither vanish nor explode.
+    The picture is first scaled to mean 0 and standard deviation 1, because its brightness would
+    outweigh its content. The embedding is scaled in the same way, so it cannot vanish or explode.
     """
 
     first: Float[Array, "3 3 c filters"]
@@ -93,7 +93,7 @@ class PooledEmbedding(eqx.Module):
         for kernel in (self.first, self.second):
             x = max_pool(jax.nn.relu(convolve(x, kernel)))
         mean = jnp.mean(x, axis=(1, 2))
-        # A filter that sees nothing has a variance of 0, whose root has no gradient.
+        # A filter that is zero everywhere has variance 0, and the root has no gradient there.
         deviation = jnp.sqrt(jnp.var(x, axis=(1, 2)) + 1e-6)
         return standardised(self.dense(jnp.concatenate([mean, deviation], axis=1)), axis=1)
 
@@ -108,8 +108,8 @@ def embedding_of(
     relu: bool = False,
     key: PRNGKeyArray,
 ) -> Embed:
-    """The embedding of a problem's samples in `width` numbers: a `PooledEmbedding`, or else an
-    `ImageEmbedding` with its `window`, for images; dense layers for vectors."""
+    """The embedding of a problem's samples in `width` numbers. For images it is a `PooledEmbedding`
+    if `pooled`, or else an `ImageEmbedding` with this `window`. For vectors it is dense layers."""
     if problem.spatial:
         if pooled:
             return PooledEmbedding.drawn(problem.features[2], width, key=key)

@@ -17,13 +17,13 @@ MessagePassing = Callable[[Edges, Nodes], Nodes]
 
 def by_row(adjacency: Edges) -> Edges:
     """D^-1 A: the mean over neighbours. A message does not depend on the other edges of its sender,
-    so after one layer the prototypes cannot see how the vertices are linked."""
+    so after one layer the prototypes do not depend on the links between vertices."""
     return adjacency / jnp.sum(adjacency, axis=1, keepdims=True)
 
 
 def symmetric(adjacency: Edges) -> Edges:
-    """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: a message depends on its sender's degree, and so on
-    the edges of the meta-knowledge graph."""
+    """D^-1/2 A D^-1/2 [Kipf and Welling, 2017]: a message depends on the degree of its sender, and
+    therefore on the edges of the meta-knowledge graph."""
     scale = jax.lax.rsqrt(jnp.sum(adjacency, axis=1))
     return scale[:, None] * adjacency * scale[None]
 
@@ -55,8 +55,8 @@ class GAT(eqx.Module):
     """H <- tanh(softmax_j(leaky(a_1 . W h_i + a_2 . W h_j) + log A_ij) W H + b)
     [Velickovic et al., 2018]. Eq. (7).
 
-    The graphs here are complete and weighted, so the edge weights serve as a prior of the
-    attention; self-loops have weight one.
+    The graphs here are complete and weighted, so the edge weights act as a prior of the attention.
+    Self-loops have weight one.
     """
 
     dense: Linear
@@ -79,7 +79,7 @@ def message_passing(
     normalise: Callable[[Array], Array],
     key: PRNGKeyArray,
 ) -> MessagePassing:
-    """A layer for vertices of `width` numbers; `normalise` is for a GCN."""
+    """A layer for vertices of `width` numbers. Only a GCN uses `normalise`."""
     key_dense, *keys = jax.random.split(key, 3)
     dense = linear(2 * width if kind == "sage" else width, width, init=init, key=key_dense)
     if kind == "gcn":

@@ -1,14 +1,14 @@
-"""Classifiers by prototypes, which are class means: `CLASSIFIERS`, by the distance; and heads that
-are made from a task's examples: one that chooses the nearest prototype, and ridge regression.
+"""Classifiers by prototypes (class means), with one of several distances (`CLASSIFIERS`), and heads
+made from a task's examples: of the nearest prototype, and of ridge regression.
 
 -s |f - c_k|^2 = 2 s c_k . f - s |c_k|^2 - s |f|^2, and the last term is the same for every class.
 So a head with weights w_k = 2 s c_k and biases b_k = -s |c_k|^2 predicts as ProtoNet does before
-the first inner step [1]. A shared head does not depend on the task's classes there.
+the first inner step [1]. A head that all tasks share does not depend on the task's classes then.
 
-With W the pooled covariance within classes, the distances (f - c_k)^T (W + I)^-1 (f - c_k) give a
-linear head again: regularised linear discriminant analysis with equal priors [4]. With a covariance
-for each class the head is quadratic, and is meant for learners without inner steps [5]:
-distances count less in directions in which the examples of a class differ.
+Let W be the pooled covariance within classes. The distances (f - c_k)^T (W + I)^-1 (f - c_k) also
+give a linear head: regularised linear discriminant analysis with equal priors [4]. With a
+covariance for each class the head is quadratic. It is for learners without inner steps [5].
+Distances count less in directions in which the examples of a class differ.
 
 [1] Triantafillou et al., Meta-Dataset: A Dataset of Datasets for Learning to Learn from Few
     Examples, ICLR 2020, section 3 (Proto-MAML).
@@ -19,8 +19,8 @@ distances count less in directions in which the examples of a class differ.
 [4] Friedman, Regularized Discriminant Analysis, Journal of the American Statistical Association,
     1989.
 [5] Bateni, Goyal, Masrani, Wood and Sigal, Improved Few-Shot Visual Classification, CVPR 2020
-    (Simple CNAPS). One example has no covariance: for a class of one shot Q_k is the identity here,
-    which gives the plain distance. The paper takes the covariance of the task, whose largest
+    (Simple CNAPS). One example has no covariance. For a class with one example Q_k is the identity
+    here, which gives the plain distance. The paper uses the covariance of the task, but its largest
     directions are those that separate the classes. Covariances divide by the number of examples.
 """
 
@@ -40,32 +40,32 @@ from arml.core.learner import Embedding, Learner
 from arml.nn.networks import BaseNetwork, Body, Linear
 
 ABSENT_LOGIT = -1e9
-"""The logit of a class without support examples: it is finite, so that gradients are also finite. A
-learner that was built for 20 classes may get a task with 5."""
+"""The logit of a class without support examples, for example if a learner that was built for 20
+classes gets a task with 5. It is finite, so gradients are also finite."""
 
 Samples = Float[Array, "n d"]
 """Embeddings of samples."""
 Labels = Shaped[Array, "n *targets"]
-"""Classes or targets."""
+"""The classes or the targets of samples."""
 Classifier = Callable[[Float[Array, "m d"]], Float[Array, "m ways"]]
-"""From features to logits."""
+"""Maps features to logits."""
 
 
 class Embedded(Learner):
-    """A learner that compares embeddings by a body, which no task adapts."""
+    """A learner that compares embeddings by a body. Tasks do not adapt the body."""
 
     body: eqx.AbstractVar[Body]
 
     def embedding(self) -> Callable[[Array], Embedding]:
-        """The body before a task conditions it."""
+        """The body, before any task conditions it."""
         return self.body.given
 
 
 def class_means(
     e: Samples, y: Int[Array, " n"], ways: int
 ) -> tuple[Float[Array, "ways d"], Bool[Array, " ways"]]:
-    """The mean of each class, in class order, and which classes have examples; the mean of a class
-    without examples is zero."""
+    """The mean of each class, in class order, and a mask of the classes that have examples. The
+    mean of a class without examples is zero."""
     member = jax.nn.one_hot(y, ways, axis=0, dtype=e.dtype)
     count = jnp.sum(member, axis=1)
     return member @ e / jnp.maximum(count, 1)[:, None], count > 0
@@ -79,8 +79,8 @@ def mask_absent(
 
 
 def squared_distances(x: Samples, centres: Float[Array, "ways d"]) -> Float[Array, "n ways"]:
-    """||x - c||^2, computed from the differences: |x|^2 - 2 x.c + |c|^2 loses precision in float32
-    when the two are close."""
+    """||x - c||^2, computed from the differences. The form |x|^2 - 2 x.c + |c|^2 loses precision in
+    float32 if x and c are close."""
     return jnp.sum(jnp.square(x[:, None] - centres), axis=-1)
 
 
@@ -92,10 +92,10 @@ def units(body: Body, features: tuple[int, ...]) -> int:
 
 
 class PrototypeHead(eqx.Module):
-    """Gives a network a head made from its features of the support set."""
+    """Gives a network the head of the prototypes: the class means of the support set's features."""
 
     scale: Float[Array, ""]
-    """s."""
+    """The factor s of the distances."""
     ways: int = eqx.field(static=True)
 
     def __call__(self, net: BaseNetwork, support: Examples) -> BaseNetwork:
@@ -109,7 +109,7 @@ class PrototypeHead(eqx.Module):
 def nearest_mean(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Classifier:
-    """The classifier that a support set gives: logits_k = -s ||f - c_k||^2."""
+    """The classifier of a support set with logits_k = -s ||f - c_k||^2."""
     means, present = class_means(features, y, ways)
     return lambda f: mask_absent(present, -scale * squared_distances(f, means))
 
@@ -117,10 +117,10 @@ def nearest_mean(
 def discriminant(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Linear:
-    """The linear head that a support set gives: -s (f - c_k)^T (W + I)^-1 (f - c_k), without the
-    term that all classes share. W divides by examples minus classes; with one shot it is 0."""
+    """The linear head of a support set with logits_k = -s (f - c_k)^T (W + I)^-1 (f - c_k), without
+    the term that all classes share. W divides by examples minus classes. With one shot it is 0."""
     means, present = class_means(features, y, ways)
-    # A product, and not means[y], which ONNX files have no operator for.
+    # A product instead of means[y], because ONNX has no operator for that.
     own = jax.nn.one_hot(y, ways, dtype=features.dtype) @ means
     free = len(features) - jnp.sum(present, dtype=features.dtype)
     spread = (features - own) / jnp.sqrt(jnp.maximum(free, 1))  # W = A^T A
@@ -134,9 +134,9 @@ def discriminant(
 def quadratic(
     scale: float | Array, features: Float[Array, "n d"], y: Int[Array, " n"], ways: int
 ) -> Classifier:
-    """The classifier that a support set gives: logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), with
-    Q_k = l_k S_k + (1 - l_k) S + I and l_k = n_k / (n_k + 1); S_k is the covariance of class k, S
-    that of all examples. [5], Eq. (2)"""
+    """The classifier of a support set with logits_k = -s (f - c_k)^T Q_k^-1 (f - c_k), where
+    Q_k = l_k S_k + (1 - l_k) S + I and l_k = n_k / (n_k + 1). S_k is the covariance of class k, and
+    S that of all examples. [5], Eq. (2)"""
     means, present = class_means(features, y, ways)
     member = jax.nn.one_hot(y, ways, axis=0, dtype=features.dtype)
     away, apart = features - jnp.mean(features, axis=0), features - means[y]
@@ -165,7 +165,7 @@ CLASSIFIERS: dict[Metric, Callable[..., Classifier]] = {
     "pooled": discriminant,
     "mahalanobis": quadratic,
 }
-"""The classifier that a support set gives, by the distance that it compares: from the scale of the
+"""For each distance, a function that makes the classifier of a support set from the scale of the
 distances, the features, the classes and the number of classes."""
 
 
@@ -182,7 +182,7 @@ def solved(
 
 @jax.custom_jvp
 def _factored(matrix: Array, right: Array) -> tuple[Array, Array, Array]:
-    """The solution, the logarithm of the determinant, and the inverse, by one Cholesky factor.
+    """The solution, the logarithm of the determinant, and the inverse, from one Cholesky factor.
     Their derivatives are products with the inverse."""
 
     def found(one: Array, right: Array) -> tuple[Array, Array, Array]:
@@ -213,8 +213,8 @@ def _factored_jvp(
 
 @jax.jit
 def shrunk_rows(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Float[Array, "k d"]:
-    """The rows of B (A^T A + I)^-1, by the smaller of two systems: where A has few rows, the
-    inverse is I - A^T (A A^T + I)^-1 A."""
+    """The rows of B (A^T A + I)^-1, from the smaller of two systems. If A has fewer rows than
+    columns, the inverse is computed as I - A^T (A A^T + I)^-1 A."""
     few = len(spread) < spread.shape[1]
     system = spread @ spread.T if few else spread.T @ spread
     system = system + jnp.eye(len(system), dtype=spread.dtype)
@@ -229,8 +229,8 @@ def shrunk_rows(spread: Float[Array, "n d"], right: Float[Array, "k d"]) -> Floa
 def ridge(
     features: Float[Array, "n d"], targets: Float[Array, "n outputs"], strength: Float[Array, ""]
 ) -> Linear:
-    """The linear head that ridge regression finds [2], from a system as large as the support set:
-    W = F^T (F F^T + strength I)^-1 Y (Woodbury), with F = [features, 1]."""
+    """The linear head of ridge regression [2], W = F^T (F F^T + strength I)^-1 Y with
+    F = [features, 1]. The system is as large as the support set (Woodbury)."""
     inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
     system = inputs @ inputs.T + strength * jnp.eye(len(inputs), dtype=inputs.dtype)
     weight = inputs.T @ solved(system, targets)[0]
@@ -238,11 +238,11 @@ def ridge(
 
 
 class RidgeHead(eqx.Module):
-    """Gives a network the head that ridge regression finds on its features of the support set [2].
+    """Gives a network the head of ridge regression on the features of the support set [2].
 
     It is the mean of the posterior of a Bayesian head [3]. The head that all tasks share, W_0, is
-    the mean of the prior; each unit has its own variance, in units of the noise's. With
-    F = [features, 1] the solution is that of a system as large as the support set:
+    the mean of the prior. Each unit has its own variance, divided by the variance of the noise.
+    With F = [features, 1] the system to solve is as large as the support set:
 
         W = W_0 + V F^T (F V F^T + r I)^-1 (y - F W_0),  V = diag(variances).
 
@@ -250,7 +250,7 @@ class RidgeHead(eqx.Module):
     """
 
     log_variances: Float[Array, " units"]
-    """Of the weights of each unit, and last of the bias."""
+    """The variances of the weights of each unit, and last that of the bias, as logarithms."""
 
     @classmethod
     def of(cls, net: BaseNetwork, variance: float) -> "RidgeHead":
@@ -273,7 +273,7 @@ class RidgeHead(eqx.Module):
         self, net: BaseNetwork, support: Examples, log_noise: Float[Array, ""]
     ) -> Float[Array, ""]:
         """log N(y; F W_0, noise (F V F^T + r I)): how well the network explains the support set
-        before its head learns from it; a sum over outputs, without the constant."""
+        before its head learns from it. It is a sum over outputs, without the constant."""
         _, system, missed = self._system(net, support)
         solution, volume = solved(system, missed)
         misfit, volume = jnp.sum(missed * solution), volume + len(system) * log_noise
@@ -286,14 +286,14 @@ class RidgeHead(eqx.Module):
         features = net.body(support.x)
         inputs = jnp.concatenate([features, jnp.ones_like(features[:, :1])], axis=1)
         kernel = (inputs * jnp.exp(self.log_variances)) @ inputs.T
-        # Large features would make the identity less than the rounding of the kernel.
+        # With large features the identity would be smaller than the rounding errors of the kernel.
         noise = 1 + NOISE_SHARE * jnp.trace(kernel)
         system = kernel + noise * jnp.eye(len(inputs), dtype=inputs.dtype)
         return inputs, system, support.y - net.head(features)
 
 
 NOISE_SHARE = 1e-6
-"""Noise that a ridge head adds, as a share of the sum of the kernel's eigenvalues."""
+"""The noise that a ridge head adds, as a share of the trace of the kernel."""
 
 
 EXCEPTIONS = {
@@ -305,10 +305,10 @@ EXCEPTIONS = {
 
 
 def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]:
-    """Stands for a head that each task makes."""
+    """The head of a network whose head is made for each task."""
     raise AssertionError("a network without a head predicts nothing")
 
 
 def headless(net: BaseNetwork) -> BaseNetwork:
-    """The network without its head: a task's prototypes will make one, so no head is learned."""
+    """The network without its head, because each task makes one from its prototypes."""
     return replace(net, head=to_be_made)

@@ -1,7 +1,7 @@
 """Modulation: the task's code tailors the shared initialisation, theta_0i = g(code) o theta_0.
 
-`Gate` and `FiLM` act on weights: one dense layer makes the gates of all of them, and `granularity`
-defines which weights share a gate. `UnitModulation` acts on hidden units, before their activation.
+`Gate` and `FiLM` act on weights. One dense layer makes the gates of all weights, and `granularity`
+defines the weights that share a gate. `UnitModulation` acts on hidden units, before activation.
 """
 
 import math
@@ -31,7 +31,7 @@ def each_parameter(shape: Shape) -> Shape:
 
 
 def each_filter(shape: Shape) -> Shape:
-    """One gate for each output unit: a kernel's filter, a dense layer's column (ablation VII)."""
+    """One gate for each output unit: a filter, or a column of a dense layer (ablation VII)."""
     return shape[-1:]
 
 
@@ -39,7 +39,7 @@ GRANULARITIES = {"parameter": each_parameter, "filter": each_filter}
 
 
 def _gates(values: Float[Array, " total"], part: PyTree, granularity: Granularity) -> PyTree:
-    """Cut one vector into a pytree of gates that broadcast against the arrays of `part`."""
+    """Split a vector into a pytree of gates that broadcast against the arrays of `part`."""
     leaves, structure = jax.tree.flatten(part)
     shapes = [granularity(leaf.shape) for leaf in leaves]
     ends = list(accumulate(map(math.prod, shapes)))
@@ -67,9 +67,9 @@ class Gate(eqx.Module):
 
 
 class FiLM(eqx.Module):
-    """theta_0i = (1 + gamma) o theta_0 + beta, both linear in the code (Perez et al., 2018).
+    """theta_0i = (1 + gamma) o theta_0 + beta. Both are linear in the code (Perez et al., 2018).
 
-    It starts near the identity, so that the shared initialisation is learned first.
+    It starts near the identity, so the shared initialisation is learned first.
     """
 
     scale: Linear
@@ -88,7 +88,7 @@ def stacked(
     net: PyTree, code: int, *, granularity: Granularity = each_parameter, key: PRNGKeyArray
 ) -> Linear:
     """A dense layer from a code of `code` numbers to the gates of all arrays of `net`. The weights
-    of each array's gates are drawn separately, because their fans differ."""
+    for each array are drawn separately, because their fan-out differs."""
     leaves = jax.tree.leaves(adaptable(net))
     layers = [
         linear(code, math.prod(granularity(leaf.shape)), key=k)
@@ -101,18 +101,18 @@ def stacked(
 
 
 def shrunk(dense: Linear) -> Linear:
-    """The same layer with a hundredth of its weights, so that FiLM starts near the identity."""
+    """The layer with weights and biases times 0.01: FiLM then starts near the identity."""
     return Linear(0.01 * dense.weight, 0.01 * dense.bias)
 
 
 def film(tau: Float[Array, " twice"]) -> Film:
-    """z (1 + gamma) + beta, where gamma and beta are the halves of tau."""
+    """The modulation z (1 + gamma) + beta, where gamma and beta are the halves of tau."""
     gamma, beta = jnp.split(tau, 2)
     return Film(Shared(1 + gamma), Shared(beta))
 
 
 def gate(activation: Callable[[Array], Array]) -> Callable[[Array], Film]:
-    """z activation(tau)."""
+    """The modulation z activation(tau)."""
     return lambda tau: Film(Shared(activation(tau)), Shared(jnp.zeros_like(tau)))
 
 
@@ -121,7 +121,7 @@ UNITS = {"sigmoid": gate(jax.nn.sigmoid), "tanh": gate(jnp.tanh), "film": film}
 
 
 class UnitModulation(eqx.Module):
-    """One linear layer a block, from the task's code to tau, which modulates the block's units.
+    """One linear layer for each block, from the task's code to tau, which modulates its units.
 
     `scale` multiplies the code. With Adam, an outer step moves tau by up to the outer rate times
     `scale` times the sum of the code's absolute values, even if the gradient is small.
@@ -142,9 +142,8 @@ class UnitModulation(eqx.Module):
         scale: float = 1.0,
         key: PRNGKeyArray,
     ) -> "UnitModulation":
-        """Layers from a code of `code` numbers to each block's tau; their weights are small, so
-        that all units start with nearly the same modulation. `features` is the shape of one
-        input."""
+        """Layers from a code of `code` numbers to each block's tau. Their weights are small, so all
+        units start with nearly the same modulation. `features` is the shape of one input."""
         units = widths(with_body(net, "a modulation of units").body, features)
         each, init = 2 if modulation is film else 1, uniform(code**-0.5)
         pairs = zip(units, jax.random.split(key, len(units)), strict=True)

@@ -1,5 +1,5 @@
-"""Base networks, which tasks adapt. Each maps a whole set of inputs to outputs, `[n, *features] ->
-[n, outputs]`, and is a pytree whose arrays are its parameters: a body of blocks and a linear head.
+"""Base networks, which tasks adapt. Each maps a set of inputs to outputs, `[n, *features] ->
+[n, outputs]`, and is a pytree of its parameters: a body of blocks and a linear head.
 
 If a network normalises, `net(x)` uses the statistics of `x` itself. `net.given(x)` returns the
 function that predicts after adaptation to a task with the support inputs `x`; the network decides
@@ -31,21 +31,19 @@ Statistics = Any
 """Mean and variance of each channel, or several such pairs; None for a block that does not
 normalise."""
 _Block = Callable[..., tuple[Array, Statistics]]
-"""A layer with its activation. `block(x, statistics)` normalises a whole set with the statistics,
+"""A layer with its activation. `block(x, statistics)` normalises the set `x` with the statistics,
 or with those of `x` if None, and returns its output and the statistics that it used."""
 N = TypeVar("N")
 """A network."""
 Initialiser = Callable[[PRNGKeyArray, tuple[int, ...], DTypeLike], Array]
 glorot = jax.nn.initializers.glorot_uniform()
 he = jax.nn.initializers.he_normal()
-
-
 truncated_normal = jax.nn.initializers.truncated_normal
-"""Of a standard deviation, cut at two of them, as in the authors' code."""
+"""Normal with a given standard deviation, cut at two deviations as in the authors' code."""
 
 
 def uniform(limit: float) -> Initialiser:
-    """Uniform between `-limit` and `limit`: with 1 / sqrt(fan-in), PyTorch's usual weights."""
+    """Uniform between `-limit` and `limit`. PyTorch's default is a limit of 1 / sqrt(fan-in)."""
 
     def init(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return jax.random.uniform(key, shape, dtype, -limit, limit)
@@ -81,7 +79,7 @@ def linear(
 
 
 class MLP(eqx.Module):
-    """Fully connected layers with ReLU between them: a part of other modules."""
+    """Fully connected layers with ReLU between them. Other modules use it as a part."""
 
     layers: tuple[Linear, ...]
 
@@ -136,7 +134,7 @@ class Film(eqx.Module):
 
 
 class DenseBlock(eqx.Module):
-    """A dense layer and ReLU; `film` between them, if there is one."""
+    """A dense layer, then `film` if there is one, then ReLU."""
 
     layer: Callable[[Array], Array]
     film: Callable[[Array], Array] | None = None
@@ -149,9 +147,9 @@ class DenseBlock(eqx.Module):
 
 
 class ConvBlock(eqx.Module):
-    """3x3 convolution, batch normalisation, ReLU, 2x2 max-pool; `film` before the ReLU, if any.
+    """3x3 convolution, batch normalisation, ReLU and 2x2 max-pool. A `film` acts before the ReLU.
 
-    The offset of the normalisation is meta-learned and shared by all tasks; there is no scale.
+    The offset of the normalisation is meta-learned and shared by all tasks. There is no scale.
     """
 
     layer: Callable[[Array], Array]
@@ -170,17 +168,17 @@ class ConvBlock(eqx.Module):
         z = self.layer(x)
         statistics = moments(z) if statistics is None else statistics
         # Normalisation without a scale and ReLU never decrease, so pooling first gives the same
-        # numbers from a quarter of the elements. (With `film`, this order is its definition.)
+        # numbers from a quarter of the elements. With `film`, this order is the definition.
         z = batch_norm(max_pool(z), self.offset.value, statistics=statistics)
         return jax.nn.relu(z if self.film is None else self.film(z)), statistics
 
 
 class Body(Normalising):
-    """Everything but the head: blocks, `[n, *features] -> [n, units]`.
+    """The network without its head: blocks, `[n, *features] -> [n, units]`.
 
     `normalisation="batch"` is transductive, as in the papers: queries are normalised by their own
-    batch. `"support"` takes the statistics of the support set: then a prediction depends on no
-    other query.
+    batch. `"support"` uses the statistics of the support set, so a prediction does not depend on
+    other queries.
     """
 
     blocks: tuple[_Block, ...]
@@ -201,14 +199,14 @@ class Body(Normalising):
         return self.run(x)[0]
 
     def given(self, x: Float[Array, "support *features"]) -> Callable[[Array], Array]:
-        """The function for the queries of a task with the support inputs `x`."""
+        """The function that embeds the queries of a task with the support inputs `x`."""
         return self.embedded(x)[1]
 
     def embedded(
         self, x: Float[Array, "support *features"]
     ) -> tuple[Float[Array, "support units"], Callable[[Array], Array]]:
-        """The embeddings of the support inputs, and the function for queries: from one run, through
-        which the gradient then goes back once."""
+        """The embeddings of the support inputs, and the function that embeds queries. Both are from
+        one run, so the gradient goes back through it only once."""
         features, statistics = self.run(x)
         if self.normalisation == "batch":
             return features, self
@@ -232,12 +230,12 @@ class BaseNetwork(eqx.Module):
 
 @dataclass(frozen=True)
 class MLPOptions(Options):
-    """The base network of the 2-D regression: hidden layers of 40. Without any it is linear."""
+    """The base network of the 2-D regression. Without hidden layers it is linear."""
 
     hidden: tuple[Size, ...] = (40, 40)
     """Width of each hidden layer."""
     init: Literal["authors", "he"] = "authors"
-    """Initial weights: the authors' truncated normal of .01, or He's."""
+    """Initial weights: the authors' truncated normal with deviation .01, or He's."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
         if problem.spatial:
@@ -252,8 +250,8 @@ class MLPOptions(Options):
 
 
 def picture_shape(problem: Problem, network: str) -> tuple[int, ...]:
-    """Height, width and channels. **Raises** `ValueError` unless the inputs are pictures of 16
-    pixels or more, which can be halved four times."""
+    """Height, width and channels. **Raises** `ValueError` unless the inputs are pictures of 16 by
+    16 pixels or more, because the network halves them four times."""
     if not problem.spatial or min(problem.features[:2]) < 16:
         raise ValueError(
             f"{network} needs inputs of shape (height, width, channels) of at least 16 px; these "
@@ -265,7 +263,7 @@ def picture_shape(problem: Problem, network: str) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class Conv4Options(Options):
     """The base network of the image tasks. Its kernels are Glorot-uniform and its biases zero, as
-    in the reference codes of MAML and the methods after it."""
+    in the reference code of MAML and later methods."""
 
     filters: Size = 32
     """Channels of each block."""
@@ -297,7 +295,7 @@ class Plain(eqx.Module):
 
 
 class SetNetwork(eqx.Module):
-    """Your own network, as a plain function of a set."""
+    """Your own network: any function of a set."""
 
     function: Callable[[Array], Array]
 
@@ -309,7 +307,7 @@ class SetNetwork(eqx.Module):
 
 
 class Filmed(eqx.Module):
-    """A block that has no field `film`: here `film` acts on its output."""
+    """A block without a field `film`, whose output `film` changes."""
 
     block: _Block
     film: Callable[[Array], Array]
@@ -322,7 +320,7 @@ class Filmed(eqx.Module):
 def network(
     blocks: Iterable[Callable[[Array], Array]], head: Callable[[Array], Array]
 ) -> BaseNetwork:
-    """A base network from functions of a whole set. Every method can use it.
+    """A base network from functions of a set. Every method can use it.
 
         keys = jax.random.split(jax.random.key(0))
         layers = arml.nn.linear(1, 8, key=keys[0]), arml.nn.linear(8, 1, key=keys[1])
@@ -332,15 +330,15 @@ def network(
 
     - `blocks`: Equinox modules whose arrays are the parameters. In sequence they make the features,
       `[n, *features] -> [n, ...]`, which are then flattened.
-    - `head`: from features to outputs, `[n, d] -> [n, outputs]`. Use `arml.nn.linear`: all
-      methods find its weights.
+    - `head`: maps features to outputs, `[n, d] -> [n, outputs]`. Use `arml.nn.linear`, because some
+      methods change its weights directly.
     """
     return BaseNetwork(Body(blocks=tuple(map(Plain, blocks)), normalisation="none"), head)
 
 
 def filmed(body: Body, films: Iterable[Callable[[Array], Array]]) -> Body:
     """The body with a modulation in each block. A block with a field `film` applies it before its
-    activation; for other blocks it acts on the output."""
+    activation. In other blocks it acts on the output."""
 
     def one(block: PyTree, film: Callable[[Array], Array]) -> _Block:
         own = any(field.name == "film" for field in fields(block))
@@ -351,7 +349,7 @@ def filmed(body: Body, films: Iterable[Callable[[Array], Array]]) -> Body:
 
 
 def widths(body: Body, features: tuple[int, ...]) -> list[int]:
-    """How many units each block has for its film to scale and shift: the last axis of its
+    """The number of units of each block, which a film can scale and shift: the last axis of its
     output."""
 
     def outputs(x: Array) -> list[Array]:
@@ -389,7 +387,7 @@ def layers(net: PyTree, is_leaf: Callable[[object], bool] = is_layer) -> list[Py
 
 
 def with_layers(net: N, given: Iterable[PyTree]) -> N:
-    """The network with its layers replaced by those given, in the same order."""
+    """The network with its layers replaced by `given`, in the same order."""
     others = iter(given)
     changed: N = jax.tree.map(
         lambda node: next(others) if is_layer(node) else node, net, is_leaf=is_layer

@@ -11,9 +11,9 @@ where tasks adapt the kernels (`arml.nn.convolve`).
 
 Differences
 - Normalisation takes the statistics of the current data, as in Conv-4, never running averages.
-- Scales and offsets of normalisation are meta-learned, and the same for all tasks.
-- [2] raises the share that is dropped over the first 40,000 steps. Here it is constant.
-- A stride of two computes all positions and keeps every second one. WRN-28-10 has two such layers.
+- Scales and offsets of normalisation are meta-learned and shared by all tasks.
+- In [2] the dropped share rises over the first 40,000 steps. Here it is constant.
+- A layer with stride two computes all positions and keeps every second one (two in WRN-28-10).
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class Norm(eqx.Module):
 
     @classmethod
     def of(cls, channels: int) -> "Norm":
-        """With scales of one and offsets of zero."""
+        """A normalisation with scales of one and offsets of zero."""
         ones, zeros = jnp.ones(channels, jnp.float32), jnp.zeros(channels, jnp.float32)
         return cls(Shared(ones), Shared(zeros))
 
@@ -71,10 +71,10 @@ class Norm(eqx.Module):
 
 
 class Drop(eqx.Module):
-    """Sets numbers to zero while a network is trained, and raises the others so that their mean
-    stays: single numbers (dropout), or squares of `size` pixels of a channel (DropBlock [3]).
+    """Sets numbers to zero in training, and scales the others up to keep the mean: single numbers
+    (dropout), or squares of `size` by `size` pixels of a channel (DropBlock [3]).
 
-    Without a key nothing is dropped: `with_drops` gives the keys to a network, for one task.
+    Without a key nothing is dropped. `with_drops` gives keys to a network for one task.
     """
 
     rate: float = eqx.field(static=True)
@@ -109,7 +109,7 @@ def _is_drop(node: object) -> bool:
 
 
 def with_drops(learner: T, key: PRNGKeyArray) -> T:
-    """The learner whose networks drop numbers by this key: for one task of a training."""
+    """The learner with networks that drop numbers by this key, for one training task."""
     count = sum(map(_is_drop, jax.tree.leaves(learner, is_leaf=_is_drop)))
     keys = iter(jax.random.split(key, count) if count else ())
     dropping: T = jax.tree.map(
@@ -121,18 +121,18 @@ def with_drops(learner: T, key: PRNGKeyArray) -> T:
 
 
 class ResBlock(eqx.Module):
-    """Three 3x3 convolutions, each normalised, beside a 1x1 convolution; LeakyReLU, a 2x2 max-pool
-    and a `drop`. `film` before the last LeakyReLU, if there is one."""
+    """The sum of three 3x3 convolutions and of a 1x1 shortcut, each normalised, then LeakyReLU, a
+    2x2 max-pool and a `drop`. A `film` acts before the last LeakyReLU."""
 
     layers: tuple[Conv2d, ...]
     norms: tuple[Norm, ...]
-    """Those of `layers`."""
+    """The normalisation of each of the `layers`."""
     drop: Drop
     film: Callable[[Array], Array] | None = None
 
     @classmethod
     def drawn(cls, inputs: int, filters: int, drop: Drop, *, key: PRNGKeyArray) -> "ResBlock":
-        """With kernels as in [2]; the last layer is the shortcut."""
+        """A block with kernels as in [2]. The last layer is the shortcut."""
         shapes = ((inputs, 3), (filters, 3), (filters, 3), (inputs, 1))
         layers = tuple(
             conv2d(channels, filters, window, init=leaky, key=k)
@@ -155,11 +155,11 @@ class ResBlock(eqx.Module):
 
 
 class WideBlock(eqx.Module):
-    """Two 3x3 convolutions, each after a normalisation and ReLU, beside the input or a 1x1
-    convolution of it; a `drop` between them."""
+    """The sum of two 3x3 convolutions, each after a normalisation and ReLU, and of the input or its
+    1x1 convolution. A `drop` is between the two convolutions."""
 
     layers: tuple[Conv2d, ...]
-    """Two, and the shortcut if the numbers of channels differ."""
+    """Two layers, and a third as the shortcut if the numbers of channels differ."""
     norms: tuple[Norm, Norm]
     drop: Drop
     stride: int = eqx.field(static=True)
@@ -168,7 +168,7 @@ class WideBlock(eqx.Module):
     def drawn(
         cls, inputs: int, filters: int, stride: int, drop: Drop, *, key: PRNGKeyArray
     ) -> "WideBlock":
-        """With He's kernels."""
+        """A block with He's kernels."""
         shapes = [(inputs, 3), (filters, 3), *([(inputs, 1)] if inputs != filters else [])]
         keys = jax.random.split(key, len(shapes))
         layers = tuple(
@@ -191,7 +191,7 @@ class WideBlock(eqx.Module):
 
 
 class _Pool(eqx.Module):
-    """The mean over positions, after a last normalisation and ReLU if there is a `norm`."""
+    """The mean over positions. If there is a `norm`, normalisation and ReLU come first."""
 
     norm: Norm | None = None
 
@@ -219,19 +219,19 @@ class ResidualOptions(Options):
     def net(
         self, blocks: PyTree, units: int, problem: Problem, *, key: PRNGKeyArray
     ) -> BaseNetwork:
-        """The network of these blocks, with a linear head."""
+        """The network with these blocks and a linear head."""
         head = linear(units, problem.outputs, key=key)
         return BaseNetwork(Body(blocks=tuple(blocks), normalisation=self.normalisation), head)
 
 
 @dataclass(frozen=True)
 class ResNet12Options(ResidualOptions):
-    """ResNet-12: four residual blocks of three convolutions; 12.4 million weights."""
+    """ResNet-12: four residual blocks of three convolutions, with 12.4 million weights."""
 
     filters: tuple[Size, Size, Size, Size] = (64, 160, 320, 640)
     """Channels of the blocks."""
     block: Size = 5
-    """Side of the squares that the last two blocks drop (DropBlock); the first two drop single
+    """Side of the squares that the last two blocks drop (DropBlock). The first two drop single
     numbers."""
 
     def build(self, problem: Problem, *, key: PRNGKeyArray) -> BaseNetwork:
@@ -247,10 +247,10 @@ class ResNet12Options(ResidualOptions):
 
 @dataclass(frozen=True)
 class WideResNetOptions(ResidualOptions):
-    """WRN-28-10: twelve blocks of two convolutions in three groups; 36.5 million weights."""
+    """WRN-28-10: twelve blocks of two convolutions, in three groups, with 36.5 million weights."""
 
     width: Size = 10
-    """Factor of the channels 16, 32 and 64 of the groups."""
+    """Factor on the groups' channels, which are 16, 32 and 64 for a factor of 1."""
     blocks: Size = 4
     """Blocks of a group: a depth of 6 blocks + 4 layers."""
 

@@ -1,1 +1,1 @@
-"""Code of users: plug-in files, the package or file that a class is of, and what a value is."""
+"""Code of users: plug-in files, the package or file of a class, and the identity of a value."""

@@ -37,7 +37,7 @@ CONTENT_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     classmethod: ("__func__",),
     cached_property: ("func",),
 }
-"""The content of some kinds of objects, which are not copied."""
+"""The attributes that are the content of an object, by its type."""
 NAMED_PACKAGES = ("arml", "equinox", "jax", "jaxlib", "jaxtyping", "numpy", "optax", "scipy")
 """Packages whose functions and classes count by their name alone."""
 STDLIB_FOLDER = sysconfig.get_path("stdlib")
@@ -78,8 +78,8 @@ class _UnknownError(Exception):
 
 
 def _library(module: str) -> str | None:
-    """The version of the installed package that a module is of, as far as it counts; None for a
-    module of the user's own."""
+    """The version of the installed package of a module; empty if the version does not count, and
+    None for a module of the user."""
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(module), "__file__", None)
     if top in NAMED_PACKAGES or (file is None and top in sys.stdlib_module_names):
@@ -96,11 +96,11 @@ class _Content:
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.seen: dict[int, tuple[int, object]] = {}
-        """The functions and classes so far, which may refer to each other."""
+        """The functions and classes added so far, which may refer to each other."""
 
     def note(self, *parts: object) -> None:
-        """Add parts with the length of each: without it, two values that are cut in different
-        places could have the same digest."""
+        """Add each part with its length. Otherwise ("ab", "c") and ("a", "bc") would have the same
+        digest."""
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode()
             self.digest.update(len(data).to_bytes(8, "little") + data)
@@ -131,7 +131,7 @@ class _Content:
                 self.object(value)
 
     def array(self, value: Any) -> None:
-        """Add shape, type and elements; the mask of a masked array, too."""
+        """Add the shape, type and elements of an array, and the mask of a masked array."""
         if isinstance(value, jax.core.Tracer):
             raise _UnknownError("an array that JAX traces")
         if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -149,7 +149,7 @@ class _Content:
         """Add a function or a class."""
         function = isinstance(value, FunctionType)
         place = getattr(value, "__module__", None)
-        # Not the function's `__module__`, which is the user's where JAX wraps a user's function.
+        # Not the function's `__module__`: a wrapper that JAX made has that of the user's function.
         place = value.__globals__.get("__name__") if function else place
         version = _library(place or "")
         new = len(self.seen), value
@@ -158,7 +158,7 @@ class _Content:
             self.note("number", known[0])
         elif version is not None:
             self.note(place, value.__qualname__, version)
-            if function and "<locals>" in value.__code__.co_qualname:  # a wrapper
+            if function and "<locals>" in value.__code__.co_qualname:  # a wrapper of a function
                 self.add([cell.cell_contents for cell in value.__closure__ or ()])
         elif function:
             self.code(value.__code__, value.__globals__, value.__doc__)
@@ -166,7 +166,9 @@ class _Content:
             self.add([cell.cell_contents for cell in value.__closure__ or ()])
         elif isinstance(value, type):
             self.class_(value)
-        elif (wrapped := getattr(value, "__wrapped__", None)) is not None:  # by jax.jit, say
+        elif (
+            wrapped := getattr(value, "__wrapped__", None)
+        ) is not None:  # by jax.jit, for example
             self.add(type(value), wrapped)
         else:
             self.object(value)
@@ -193,7 +195,8 @@ class _Content:
             self.add(found)
 
     def class_(self, kind: type) -> None:
-        """Add name, bases, methods and constants; what Python or Equinox adds counts nothing."""
+        """Add the name, bases, methods and constants of a class, but no item that Python or Equinox
+        added to it."""
         self.note(class_name(kind))
         self.add(*kind.__bases__)
         own = {"_abc_impl", *getattr(kind, "__dataclass_fields__", {})}
@@ -204,7 +207,7 @@ class _Content:
                 self.add(name, item)
 
     def object(self, value: Any) -> None:
-        """Add any other object: its class, and the state that a copy has."""
+        """Add any other object: its class, and the state that a copy would have."""
         kind = type(value)
         try:
             reduce = copyreg.dispatch_table.get(kind)
@@ -215,7 +218,7 @@ class _Content:
             self.note(class_name(kind), made)
             return
         make, arguments, state, items, pairs = (*made, *[None] * 5)[:5]
-        if isinstance(state, dict):  # without values that are computed when they are read
+        if isinstance(state, dict):  # without cached properties
             static = {name: getattr_static(kind, name, None) for name in state}
             state = {k: v for k, v in state.items() if not isinstance(static[k], cached_property)}
         self.add(kind, make, arguments, state, [*(items or ())], [*(pairs or ())])

@@ -1,5 +1,5 @@
-"""Plug-in files: they are announced, and run where a registry is used, in worker processes too: the
-environment variable `ARML_PLUGINS` names them."""
+"""Plug-in files. An announced file runs when a registry is first used, in this process and in its
+worker processes, because the environment variable `ARML_PLUGINS` names it."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ PLUGINS_VARIABLE = "ARML_PLUGINS"
 def announce(file: Path | str) -> None:
     """Announce a plug-in file to this process and to those that it starts.
 
-    **Raises** `ValueError` if there is no such file.
+    **Raises** `ValueError` if the file does not exist.
     """
     path = Path(file).expanduser().resolve()
     if not path.is_file():
@@ -25,18 +25,18 @@ def announce(file: Path | str) -> None:
 
 
 def announced() -> list[str]:
-    """The files of the announced plug-ins."""
+    """The paths of the announced plug-ins."""
     return [path for path in os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep) if path]
 
 
 def as_options() -> list[str]:
-    """The announced plug-ins as options, for a command that is shown to the user."""
+    """The announced plug-ins as options of a command, to show it to the user."""
     return [word for path in announced() for word in ("--plugin", os.path.relpath(path))]
 
 
 def place_in_plugin(error: BaseException) -> str:
-    """The file and line of the innermost call of an announced plug-in that raised the error; empty
-    if none was called."""
+    """The file and line of the innermost call in an announced plug-in that led to the error; empty
+    if there is no call in a plug-in."""
     known, found = announced(), ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in known:
@@ -54,8 +54,7 @@ def load_plugins() -> None:
 
 
 def load_plugin(file: Path | str) -> None:
-    """Run a plug-in file, once in a process. It can import the modules of its folder, as a script
-    can.
+    """Run a plug-in file, once in a process. Like a script, it can import modules of its folder.
 
     **Raises** `ValueError` in one line if that fails.
     """
@@ -69,10 +68,10 @@ def load_plugin(file: Path | str) -> None:
     if spec is None or spec.loader is None:
         raise ValueError(f"expected a Python file as the plug-in, got {file}: name a .py file")
     module = util.module_from_spec(spec)
-    # Before it runs, because dataclasses look up their module, and registries load plug-ins.
+    # Registered before it runs: dataclasses look up their module, and registries load plug-ins.
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # last, so that no installed module is hidden
+        sys.path.append(str(path.parent))  # last, because it must not hide an installed module
     _loaded.add(str(path))
     try:
         spec.loader.exec_module(module)
@@ -83,5 +82,5 @@ def load_plugin(file: Path | str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """The kind and the text of an error."""
+    """The type and the text of an error, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -1,4 +1,4 @@
-"""The package or the file that a class is of, and its version."""
+"""The package or file that defines a class, and its version."""
 
 import hashlib
 import inspect
@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """Where a part comes from: an installed package and its version, or a file and its digest."""
+    """The origin of a class: an installed package and its version, or a file and its digest."""
 
     name: str
     version: str
 
     @property
     def remedy(self) -> str:
-        """How to get it again."""
+        """What the user must do to load it."""
         if self.name.endswith(".py"):
             return f"give --plugin {self.name}, or import that file first"
         return f"install {self.name} {self.version}"
 
 
 def package_of(module: str) -> Source | None:
-    """The installed package that a module is of, if it is of one."""
+    """The installed package of a module; None if it belongs to no package."""
     package = next(iter(_distributions().get(module.partition(".")[0], ())), None)
     return None if package is None else Source(package, metadata.version(package))
 
@@ -35,14 +35,14 @@ def _is_own(file: str) -> bool:
 
 
 def source_of(cls: type) -> Source | None:
-    """Where a class comes from; None for one of this package."""
+    """The origin of a class; None for a class of this package."""
     if cls.__module__.partition(".")[0] == "arml":
         return None
     package = package_of(cls.__module__)
     if package is not None:
         return package
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    # Code that a script executes has the script's module, and its own file.
+    # Code that a script runs by `exec` has the module of the script, but another file.
     code = getattr(inspect.unwrap(getattr(cls, "build", cls)), "__code__", None)
     if code is not None and code.co_filename != file and not _is_own(code.co_filename):
         file = code.co_filename if Path(code.co_filename).is_file() else None
@@ -52,7 +52,7 @@ def source_of(cls: type) -> Source | None:
 
 
 def warn_of_change(now: Source | None, then: str, where: str) -> None:
-    """Warn if `where` was made with another version of a part, `then`."""
+    """Warn if `where` was made with the version `then`, and that is not the version `now`."""
     if now is not None and then and then != now.version:
         warnings.warn(
             f"{where}: {now.name} is not the version that this was made with "

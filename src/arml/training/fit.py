@@ -1,11 +1,11 @@
 """Meta-training: the outer loop. One compiled step draws a batch of tasks on the device, adapts to
 each, and moves the meta-parameters against the mean gradient.
 
-`intervals` is the loop over outer steps. `fit` collects its moments in memory; `arml.run` writes
+`intervals` is the loop over outer steps. `fit` keeps its results in memory, and `arml.run` writes
 them to a run folder. Both give the same learner, bit for bit.
 
-With averaged weights [1], in the last part of a training, the learner is the mean of the weights
-that the optimiser makes. Gradients are still taken at the newest weights.
+With averaged weights [1] the learner is, in the last part of a training, the mean of the weights
+after each step. Gradients are still computed at the newest weights.
 
 [1] Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, Averaging Weights Leads to Wider Optima and
     Better Generalization, UAI 2018.
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class Averaged(NamedTuple):
-    """The state of an optimiser whose weights are averaged; gradients are taken at the newest."""
+    """The state of an optimiser with averaged weights; gradients are those of the newest weights."""
 
     newest: PyTree
     inner: "optax.OptState"
@@ -74,11 +74,11 @@ class Averaged(NamedTuple):
 def averaged(
     inner: "optax.GradientTransformation", first: float | Array
 ) -> "optax.GradientTransformation":
-    """The optimiser whose weights are, after the step `first`, the mean of all made since then."""
+    """The optimiser with weights that are the mean of all weights after the step `first`."""
     import optax
 
     def init(weights: PyTree) -> Averaged:
-        newest = jax.tree.map(jnp.copy, weights)  # the step reuses the memory of each
+        newest = jax.tree.map(jnp.copy, weights)  # the step reuses the memory of both
         return Averaged(newest, inner.init(weights), jnp.zeros((), jnp.int32))
 
     def update(gradient: PyTree, state: PyTree, weights: PyTree = None) -> tuple[PyTree, Averaged]:
@@ -148,26 +148,26 @@ class OuterOptions(Options):
     weight_decay: NonNegative | None = None
     """The weight decay of adamw, lamb, lion and nadamw; Optax's default if None."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Keep the rate, or let it fall to zero along a line or half a cosine."""
+    """The rate stays constant, or falls to zero along a line or half a cosine."""
     warmup: Fraction = 0.0
-    """Share of the outer steps, at the start, over which the rate rises from zero."""
+    """Share of the outer steps, at the start, in which the rate rises from zero."""
     rates_factor: NonNegative = 1.0
-    """Factor on the outer step of learned inner rates, which are small compared with Adam's
+    """Factor on the outer steps of learned inner rates: these rates are small compared with Adam's
     steps."""
     encoder_factor: NonNegative = 1.0
-    """Factor on the outer step of task encoders: without it they may change faster than the network
-    that they tailor can follow."""
+    """Factor on the outer steps of task encoders. Below 1, they change more slowly than the network
+    that they modulate."""
     clip: NonNegative = 0.0
-    """Bound on the gradient's global norm; 0 for none."""
+    """Bound on the global norm of the gradient; 0 for no bound."""
     average: Fraction = 0.0
-    """Share of the outer steps, at the end, over which the learner is the mean of the weights
+    """Share of the outer steps, at the end, in which the learner is the mean of the weights
     (`arml.training.fit`); 0 for the last weights."""
 
     def build(self, steps: int | Array) -> "optax.GradientTransformation":
         """The optimiser for a run of `steps` outer steps."""
-        import optax  # here, so that programs that only predict do not import it
+        import optax  # here, because programs that only predict do not need it
 
-        check_options(self)  # else a wrong name would be an error of Optax
+        check_options(self)  # otherwise Optax would report a wrong name
         own = {
             name: getattr(self, name) for name in OPTIMISERS_WITH if getattr(self, name) is not None
         }
@@ -184,8 +184,8 @@ class OuterOptions(Options):
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
-        """The step size at each of `steps` outer steps: it rises over the share `warmup` of them,
-        then follows the schedule. `steps` may be a traced array."""
+        """The step size at each of `steps` outer steps. It rises during the share `warmup` of them,
+        and then follows the schedule. `steps` may be a traced array."""
         nothing = isinstance(steps, int) and not steps
         if nothing or (self.schedule == "constant" and not self.warmup):
             return self.outer_rate
@@ -227,7 +227,7 @@ def _mask(kind: type, part: Callable[[PyTree], PyTree], learner: PyTree) -> PyTr
 
 
 class TrainState(eqx.Module):
-    """Everything that a run must remember between two steps."""
+    """The state of a training between two steps."""
 
     learner: MetaLearner
     optimiser: "optax.OptState"
@@ -240,18 +240,18 @@ class Record(NamedTuple):
     loss: Float[Array, ""]
     """Mean meta-loss of the batch."""
     bad_family: Int[Array, ""]
-    """The family of the first task whose loss is not finite; -1 if none is."""
+    """The family of the first task whose loss is not finite; -1 if all losses are finite."""
     finite: Array
     """Whether loss and gradient are finite."""
 
 
 Step = Callable[[PyTree, TrainState], tuple[TrainState, Record]]
-"""One or more outer steps on tasks, or on tasks and other values, from a state."""
+"""Takes one or more outer steps from a state, on tasks, or on tasks and other values."""
 
 
 def _copied(tree: T) -> T:
-    """A copy, because a compiled step reuses the memory of the state that it gets. Its dtypes are
-    explicit: a step returns a weakly typed array as a strong one, which compiles it again."""
+    """A copy, because a compiled step reuses the memory of its input. Its dtypes are explicit: a
+    step returns a weakly typed array as a strong one, and would then be compiled again."""
     copied: T = jax.tree.map(lambda a: jnp.array(a, a.dtype) if eqx.is_array(a) else a, tree)
     return copied
 
@@ -271,7 +271,7 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
 
 Precision = Literal["float32", "bfloat16"]
 DROP_STREAM = 1
-"""Folded into a task's key: its learner drops numbers by another key than it adapts with."""
+"""Folded into the key of a task: the key for dropping numbers is not the key for adaptation."""
 
 
 def make_step(
@@ -284,10 +284,10 @@ def make_step(
     key: PRNGKeyArray,
 ) -> Step:
     """One outer step over `batch` tasks, which the devices of `mesh` share. Each device adapts to
-    `chunk` of its tasks at once: a divisor of their number, or None for all. It is pure: the tasks
-    of step `s` depend only on `key` and `s`. A smaller chunk needs less memory. Chunks and devices
-    change only rounding. In another `precision` than float32 the networks adapt and predict
-    in it; losses, the batch's gradients and meta-parameters do not."""
+    `chunk` of its tasks at once: a divisor of their number, or None for all. A smaller chunk needs
+    less memory. Chunks and devices change only rounding. The step is pure: the tasks of step `s`
+    depend only on `key` and `s`. Networks adapt and predict in `precision`. Losses, meta-parameters
+    and the gradients of the batch are always in float32."""
     import optax
 
     own = share(mesh, batch)
@@ -295,8 +295,8 @@ def make_step(
     def gradients(
         values: tuple[TaskDistribution, MetaLearner, Array], keys: tuple[Array, Array]
     ) -> tuple[PyTree, PyTree]:
-        """The gradient of the batch's mean loss from the tasks of these keys (one draws a task, one
-        is for its adaptation); and their losses and families."""
+        """The gradient of the batch's mean loss from the tasks of these keys, and the losses and
+        families of these tasks. One key draws a task, and one is for its adaptation."""
         tasks, learner, number = values
         drawn = jax.vmap(tasks.sample)(keys[0])
         trained, rest = eqx.partition(learner, eqx.is_inexact_array)
@@ -357,8 +357,8 @@ def make_step(
 
 @lru_cache(maxsize=64)
 def compiled(step: Step, steps: int | None = None) -> Step:
-    """A step as a program; or `steps` of them as one loop, whose records are stacked: one dispatch,
-    which is faster for small networks."""
+    """A compiled step, or `steps` of them compiled as one loop with stacked records. The loop is
+    faster for small networks, because it is one dispatch."""
     if steps is None:
         return jit(step, FEW_SECONDS, donate="all-except-first")
 
@@ -377,31 +377,31 @@ def compiled(step: Step, steps: int | None = None) -> Step:
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """How a learner is trained."""
+    """Options of a training."""
 
     outer: Options = field(default_factory=OuterOptions)
     steps: Steps = 70_000
-    """Outer steps; 0 for a learner without parameters to learn."""
+    """Outer steps; 0 for a learner without meta-parameters."""
     batch: Size = 25
-    """Tasks of one outer step."""
+    """Tasks in one outer step."""
     interval: Period = 100
     """Outer steps between two lines of metrics."""
     validate_every: Period = 1_000
-    """Outer steps between two scores on validation tasks, at the ends of intervals."""
+    """Outer steps between two scores on validation tasks, which are at the ends of intervals."""
     validation_tasks: Size = 500
-    """Validation tasks of one score."""
+    """Validation tasks for one score."""
     scan: bool = True
-    """Compile the steps of an interval as one loop: fast for small networks, slow for convolutions
-    on a CPU."""
+    """Compile the steps of an interval as one loop: this is fast for small networks, and slow for
+    convolutions on a CPU."""
     chunk: Size = 100
-    """About how many tasks are adapted to at once, in training and in evaluation; of a batch, the
-    divisor nearest to it. Fewer need less memory."""
+    """About how many tasks are processed at once, in training and in evaluation. In training it is
+    the nearest divisor of the batch. Fewer tasks need less memory."""
     precision: Precision = "float32"
-    """Of activations and inner steps in training; meta-parameters and scores are in float32."""
+    """Precision of activations and inner steps in training. All else is in float32."""
     patience: Whole = 0
-    """End after this many validation scores without a better one; 0 never ends early."""
+    """End after this many validation scores without a better one; with 0, never end early."""
     keep: Literal["last", "best"] = "last"
-    """The learner of the run: that of the last step, or of the best validation score."""
+    """The learner to keep: that of the last step, or that of the best validation score."""
 
     def check(self) -> None:
         """Raise `ValueError` if an option is invalid."""
@@ -409,7 +409,7 @@ class FitOptions:
         check_options(self.outer)
 
     def chosen(self, records: Sequence[JsonView], step: int, *, falls: bool) -> str:
-        """The rule that chose the learner of a training which ended at `step`, in words."""
+        """A text on how the learner was chosen in a training that ended at `step`."""
         scores = sum("validation" in record for record in records)
         best, later = best_of(records, falls=falls)
         early = f" of {self.steps:,}" if step < self.steps else ""
@@ -422,8 +422,8 @@ class FitOptions:
 
 
 def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
-    """The step of the best validation score of a training (0 if there is none), and how many scores
-    it has after it. `falls`: less is better."""
+    """The step of the best validation score of a training (0 if there is none), and the number of
+    scores after it. With `falls`, a lower score is better."""
     best, later, top = 0, 0, math.inf
     for record in records:
         if "validation" not in record:
@@ -435,7 +435,7 @@ def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
 
 
 def seeded(seed: int) -> tuple[PRNGKeyArray, PRNGKeyArray]:
-    """The keys of the initial weights and of the training tasks."""
+    """The keys for the initial weights and for the training tasks."""
     weights, training = jax.random.split(jax.random.key(seed))
     return weights, training
 
@@ -444,11 +444,11 @@ SCORING_STAGE = "scoring validation tasks"
 
 
 class NotFiniteError(RunError):
-    """The loss of a training is no longer finite."""
+    """The loss of a training, or its gradient, is no longer finite."""
 
 
 class Moment(NamedTuple):
-    """The state of a training after an interval, which each callback gets.
+    """The state of a training after an interval: the argument of each callback.
 
         def is_good(moment):
             return moment.record["loss"] < 0.01
@@ -461,14 +461,14 @@ class Moment(NamedTuple):
     step: int
     """Outer steps taken so far."""
     steps: int
-    """Outer steps in all."""
+    """Outer steps of the whole training."""
     record: Mapping[str, float | None]
-    """`loss`, the mean meta-loss of the interval; `validation` and `validation_ci95`, the score on
-    validation tasks, where they were scored (None if not finite)."""
+    """`loss` is the mean meta-loss of the interval. `validation` and `validation_ci95` are the
+    score on validation tasks, if they were scored (None if not finite)."""
     state: TrainState
-    """The state; the next interval reuses the memory of its arrays."""
+    """The state of the training. The next interval reuses the memory of its arrays."""
     folder: Path | None = None
-    """The run folder, if the training has one; its `config.json` has the options."""
+    """The run folder, if there is one. Its `config.json` has the options."""
 
     @property
     def learner(self) -> MetaLearner:
@@ -477,14 +477,14 @@ class Moment(NamedTuple):
 
 
 SLOW_STEP_SECONDS = 0.5
-"""Seconds of a step from which on steps are shown one by one."""
+"""Progress is shown after each step if a step takes longer than this."""
 Callback = Callable[[Moment], bool | None]
-"""Called after each interval; a training ends early where one returns True."""
+"""Called after each interval. The training ends early if it returns True."""
 
 
 def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
-    """Call all callbacks; returns whether one of them ends the training. **Raises** `ValueError` in
-    one line for one that returns anything but True, False or None."""
+    """Call all callbacks. **Returns** whether one of them ends the training. **Raises**
+    `ValueError` in one line if one returns a value that is not True, False or None."""
     ended = False
     for callback in callbacks:
         answer: object = callback(moment)
@@ -502,8 +502,8 @@ def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
 def _step(
     outer: Options, own: int | None, batch: int, chunk: int, mesh: Mesh | None, precision: Precision
 ) -> Step:
-    """One outer step from tasks, the data of the training's key, and its number of steps: one
-    program for all seeds and, without a number `own` of steps, for trainings of any length."""
+    """One outer step, with values for the tasks, the data of the training's key and its number of
+    steps. It is one program for all seeds, and for any number of steps if `own` is None."""
 
     def step(
         values: tuple[TaskDistribution, Array, Array], state: TrainState
@@ -530,18 +530,19 @@ def intervals(
     scoring: Callable[[int, int], None] = lambda done, total: None,
 ) -> Generator[Moment]:
     """Train from `state` to the step `options.steps`, one interval at a time. After every step that
-    takes longer than `SLOW_STEP_SECONDS`, `each` gets its number and the mean loss of the interval
-    so far; the interval ends there if it returns True. `scoring` gets the validation tasks that are
-    scored, and their number. **Raises** `NotFiniteError` if a loss or a gradient is not finite."""
+    takes longer than `SLOW_STEP_SECONDS`, `each` is called with its number and the mean loss of the
+    interval so far. If it returns True, the interval ends there. `scoring` is called with the
+    number of validation tasks that have been scored and with the total. **Raises** `NotFiniteError`
+    if a loss or a gradient is not finite."""
     done, batch = int(state.step), options.batch
     chunk = at_once(options.chunk, share(mesh, batch))
     train, validation, state = everywhere(mesh, (train, validation, state))
     data, steps = everywhere(mesh, (jax.random.key_data(key), jnp.asarray(options.steps)))
     keys = partial(task_keys, key, batch=batch)
-    # Other schedules may compute with the number of steps: they are compiled for it.
+    # Other optimisers may compute with the number of steps, so they are compiled for that number.
     own = None if isinstance(options.outer, OuterOptions) else options.steps
     step = _step(options.outer, own, batch, chunk, mesh, options.precision)
-    # Several processes must agree: the clock of one cannot end their interval.
+    # Several processes must take the same steps, so the clock of one cannot end an interval.
     alone = not options.scan and jax.process_count() == 1
     while done < options.steps:
         begun, losses, stopped = done, list[np.ndarray](), False
@@ -593,17 +594,15 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The result of `fit`.
+    """The result of `fit`. `arml.fit(fitted, tasks, steps=...)` continues the training.
 
-    `arml.fit(fitted, tasks, steps=...)` continues the training.
-
-        fitted.learner, fitted.step, fitted.history[-1]["loss"]
-        fitted.save("learner")
+    fitted.learner, fitted.step, fitted.history[-1]["loss"]
+    fitted.save("learner")
     """
 
     learner: MetaLearner
     history: tuple[dict[str, float | int | None], ...]
-    """One record for each interval: `step`, `loss` and, where validation tasks were scored,
+    """One record for each interval: `step`, `loss` and, if validation tasks were scored,
     `validation` and `validation_ci95` (None if not finite)."""
     state: TrainState
     """The learner, the state of the outer optimiser, and the step."""
@@ -613,7 +612,7 @@ class Fitted:
     trained_on: TaskDistribution | None = None
     """The tasks of the training."""
     chosen: str = ""
-    """The rule that chose the learner: the last step, or the best validation score."""
+    """A text on how the learner was chosen: the last step, or the best validation score."""
 
     @property
     def step(self) -> int:
@@ -621,8 +620,8 @@ class Fitted:
         return int(self.state.step)
 
     def save(self, folder: Path | str) -> None:
-        """Write the learner as a folder to share, which `arml.load` and `arml adapt` read. It holds
-        no data. **Raises** `RunError` if it cannot be written, and `ValueError` for a learner that
+        """Write the learner, without data, as a folder that `arml.load` and `arml adapt` read.
+        **Raises** `RunError` if it cannot be written, and `ValueError` for a learner that
         `arml.build` did not make."""
         write_folder(self, folder)
 
@@ -660,21 +659,21 @@ def fit(
 
     **Arguments**
 
-    - `learner`: from `arml.build`, or any `MetaLearner`. With the result of `fit` the training goes
-      on as if it had never stopped, bit for bit, if the outer options do not depend on `steps`.
+    - `learner`: from `arml.build`, or any `MetaLearner`. The result of an earlier `fit` continues
+      bit for bit as if it had never stopped, if the outer options do not depend on `steps`.
     - `tasks`: a task distribution (or any object with `problem`, `families` and `sample(key)`),
       `Splits`, or the options of a recipe's tasks.
-    - `steps`: the outer step at which to end, counted from the first step of the first `fit`.
-    - `seed`: seeds the training tasks; 0 if None.
+    - `steps`: the last outer step, counted from the first step of the first `fit`.
+    - `seed`: the seed of the training tasks; 0 if None.
     - `outer`: the outer optimiser: `arml.OuterOptions`, an optimiser of Optax, such as
-      `optax.adamw(1e-3)`, or a function of the number of steps that makes one. If None, that of the
-      learner's recipe, and Adam with rate 0.001 for a learner that `arml.build` did not make.
+      `optax.adamw(1e-3)`, or a function that makes one from the number of steps. If None, that of
+      the learner's recipe, or Adam with rate 0.001 for a learner that `arml.build` did not make.
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
       validation tasks of `tasks`, if these are `Splits` or options; a single distribution has none.
     - `batch`, `chunk`, `scan`, `precision`, `interval`, `validate_every`, `validation_tasks`,
       `patience`, `keep`: as in `Experiment`. If None, those of the learner's recipe, or the usual
-      ones for these tasks. A continued training keeps the values of options that are None, and
-      starts at its last step, whichever learner it kept.
+      ones for these tasks. A continued training uses its earlier values for options that are None.
+      It starts at its last step, also if it kept the best learner.
     - `callbacks`: each is called with a `Moment` after each interval. The training ends early if
       one returns True.
     - `progress`: whether to show a bar. If None, in terminals and notebooks.
@@ -728,7 +727,7 @@ def _collected(
     update: Update,
     callbacks: Sequence[Callback],
 ) -> Fitted:
-    """Follow the loop to its end or to an early one, and keep its history and its learner."""
+    """The result of the loop, which is followed to its last step or to an early end."""
     state, history, best = begun.state, [*begun.history], begun.learner
     falls = score_of(tasks.problem)[0] == "mse"
     for moment in loop:
@@ -753,7 +752,7 @@ def _validation(splits: Splits, validation: TasksLike | None) -> TaskDistributio
 
 
 def _options(learner: MetaLearner | Fitted, problem: Problem, **asked: object) -> FitOptions:
-    """The checked options of a training: the usual ones, where an option is None."""
+    """The checked options of a training. An option that is None gets its usual value."""
     changes: Json = {name: value for name, value in asked.items() if value is not None}
     options = replace(_usual(learner, problem), **changes)
     options.check()
@@ -773,7 +772,7 @@ def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
         )
     if not problem.spatial:
         return FitOptions(validation_tasks=200)
-    # On a CPU, convolutions are neither scanned nor batched over tasks.
+    # On a CPU, convolutions are slow in a scan and in large batches of tasks.
     pictures: Json = {"batch": 4, "interval": 20, "validate_every": 200, "scan": False}
     return FitOptions(validation_tasks=200, chunk=at_once_by_default(problem), **pictures)
 

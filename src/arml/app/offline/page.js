@@ -1,7 +1,7 @@
-// A predictor in a page: onnxruntime's WebAssembly runs the model that model.js holds.
+// A predictor in a page: onnxruntime's WebAssembly runs the model in model.js.
 "use strict";
 (async () => {
-  const LARGEST = 512; // pixels of a side that the model is given; it averages them itself
+  const LARGEST = 512; // the largest height or width in pixels; the model averages them to its own size
   const model = window.ARML_MODEL;
   const element = (name) => document.getElementById(name);
   const say = (text, bad = false) => {
@@ -15,7 +15,7 @@
   let session, answering, fitting;
 
   try {
-    // As data and not as files, so that the page also works where it was opened from a folder.
+    // As data and not as files: a page that was opened from a folder cannot load files.
     const code = new Blob([bytes(window.ARML_RUNTIME.mjs)], { type: "text/javascript" });
     ort.env.wasm.numThreads = 1;
     ort.env.wasm.wasmPaths = { mjs: URL.createObjectURL(code) };
@@ -32,8 +32,8 @@
   };
   tellClasses();
 
-  // A predictor of photographs: one model makes vectors, another answers by the head that Python
-  // fitted; a third fits it anew when a class is taught.
+  // A predictor of photographs has three models. One makes vectors, one predicts by the head that
+  // Python fitted, and one fits the head again after the user has taught a class.
   let head = null, d = 0;
   if (model.head) {
     const part = Object.fromEntries(Object.entries(model.head).map(([name, text]) => [name, floats(text)]));
@@ -61,20 +61,20 @@
       member: new ort.Tensor("float32", member, [n, ways]),
       weight: new ort.Tensor("float32", Float32Array.from(model.weight), [n]),
     });
-    // The prior of the predictor: as frequent as the examples, or equal; a new class of a list gets their mean.
+    // The prior of the predictor: the frequencies of the examples, or fixed. A new class gets the mean, 0.
     const counts = new Float32Array(ways);
     if (model.prior === "examples") model.labels.forEach((k, i) => (counts[k] += model.weight[i]));
     const prior = model.prior === "examples" ? counts.map(Math.log) : counts.map((_, k) => head.prior.data[k] ?? 0);
     head = { ...head, ...found, prior: new ort.Tensor("float32", prior, [ways]) };
     tellNames();
   }
-  /** The probabilities of the classes for a vector, and its novelty. */
+  /** The probability of each class for a vector, and the novelty of the vector. */
   async function answer(vector) {
     const found = await answering.run({ vectors: new ort.Tensor("float32", vector, [1, d]), ...head });
     return { vector, novelty: found.novelty.data[0], probabilities: [...found.probabilities.data] };
   }
 
-  /** The probabilities of bytes `[height, width, 3]`, and the novelty of photographs. */
+  /** The probability of each class for pixels `[height, width, 3]`, and the novelty of a photograph. */
   async function predict(data, height, width) {
     const pictures = new ort.Tensor("uint8", data, [1, height, width, 3]);
     const found = await session.run({ pictures });
@@ -82,14 +82,14 @@
   }
   window.armlPredict = predict;
 
-  /** The same of anything that can be drawn. */
+  /** The same for anything that a canvas can draw. */
   function look(source, width, height) {
     const scale = Math.min(1, LARGEST / Math.max(width, height));
     const canvas = document.createElement("canvas");
     canvas.width = Math.max(1, Math.round(width * scale));
     canvas.height = Math.max(1, Math.round(height * scale));
     const context = canvas.getContext("2d", { willReadFrequently: true });
-    context.fillStyle = "white"; // transparency is laid on white
+    context.fillStyle = "white"; // the background of transparent pixels
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingQuality = "high";
     context.drawImage(source, 0, 0, canvas.width, canvas.height);
@@ -193,7 +193,7 @@
     link.click();
   });
 
-  /** Learn from pictures of one class, which may be new, and answer again. */
+  /** Learn from pictures of one class, which may be new, and predict all pictures again. */
   async function learn(files) {
     const name = element("name").value.trim();
     if (!name) {

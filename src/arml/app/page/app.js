@@ -1,4 +1,4 @@
-// The page: its tabs.
+// The tabs of the page.
 import { ask } from "./common.js";
 import { startPictures } from "./pictures.js";
 import { startTables } from "./tables.js";

@@ -1,6 +1,6 @@
-// Functions for all tabs: they make elements, ask the server, and print a line.
+// Functions of all tabs: to make elements, send requests to the server, and show a line of status.
 
-/** An element with properties and children; text is never read as HTML. */
+/** An element with properties and children. Text is never parsed as HTML. */
 export function make(name, properties = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
@@ -19,7 +19,7 @@ export function draw(name, attributes = {}, ...children) {
   return element;
 }
 
-/** What the server answers; an Error with its one line if it refuses. */
+/** The answer of the server to a request. Throws an Error with the server's one line if it refuses. */
 export async function ask(path, content, signal) {
   const post = { method: "POST", headers: { "content-type": "application/json" } };
   const options = content === undefined ? {} : { ...post, body: JSON.stringify(content) };
@@ -37,7 +37,7 @@ export async function ask(path, content, signal) {
   return answer;
 }
 
-/** A line that says how things stand. */
+/** Show a line of status, in red if it is `bad`. */
 export function say(id, text, bad = false) {
   const line = document.getElementById(id);
   line.textContent = text;

@@ -1,9 +1,9 @@
-// Pictures on their way in: dropped, chosen or taken with the webcam, and made small before they are sent.
+// Pictures that the user drops, chooses or takes with the webcam. They are made smaller before they are sent.
 import { ask, make } from "./common.js";
 
 const SENT = /^image\/(png|jpeg|webp|bmp)$/;
 
-/** A place that takes pictures into `owner.files`, by drop, by choice or by webcam. */
+/** Let the user add pictures to `owner.files` in the element `place`: by drop, by choice or by webcam. */
 export function dropZone(place, owner, text, changed) {
   const list = make("ul", { className: "pictures" });
   const input = make("input", { type: "file", accept: "image/*", multiple: true });
@@ -12,7 +12,7 @@ export function dropZone(place, owner, text, changed) {
     make("p", { className: "hint" }, "or drop pictures here"), list);
   const items = new Map();
   owner.files = [];
-  /** Say what is wrong with a picture, beside it; it stays until the picture is removed. */
+  /** Show a problem beside its picture until the picture is removed. */
   owner.mark = (file, problem) => {
     const item = items.get(file);
     item.querySelector(".problem")?.remove();
@@ -49,9 +49,9 @@ export function dropZone(place, owner, text, changed) {
   onDrop(place, (dropped) => owner.add([...dropped.files]));
 }
 
-const shown = new WeakMap(); // the address of each file's picture
+const shown = new WeakMap(); // the URL of the thumbnail of each file
 
-/** The picture that is classified: of an animation the first, and as the server reads it where the browser cannot. */
+/** A file as an image element. An animation shows its first frame. The server decodes what the browser cannot. */
 export function thumbnail(file, alt = "") {
   const image = make("img", { alt, loading: "lazy" });
   if (!shown.has(file)) shown.set(file, address(file));
@@ -69,7 +69,7 @@ async function address(file) {
   }
 }
 
-/** Give `take` what is dropped on `place`, which shows that it takes it. */
+/** Call `take` with the data dropped on `place`, which is highlighted during the drag. */
 export function onDrop(place, take) {
   for (const name of ["dragenter", "dragover"])
     place.addEventListener(name, (event) => {
@@ -86,7 +86,7 @@ export function onDrop(place, take) {
 
 let taken = 0;
 
-/** Show the webcam until it is closed; each picture that is taken goes to `take`. */
+/** Show the webcam until the user closes it. `take` is called with each picture. */
 async function takePictures(take) {
   const dialog = document.getElementById("camera"), video = dialog.querySelector("video");
   const status = dialog.querySelector(".status"), shoot = document.getElementById("shoot");
@@ -110,11 +110,11 @@ async function takePictures(take) {
   dialog.onclose = () => stream?.getTracks().forEach((track) => track.stop());
 }
 
-/** A file as base64, at most `side` pixels a side; an Error that names the file if it is not a picture. */
+/** A picture as base64, at most `side` pixels high and wide. Throws an Error with the file name for any other file. */
 export async function prepared(file, side) {
   if (/hei[cf]/i.test(file.type) || /\.hei[cf]$/i.test(file.name))
     throw new Error(`${file.name}: HEIC pictures cannot be read here: save it as JPEG or PNG`);
-  if (/tiff?$/i.test(file.type)) return asBase64(file); // the server reads it, most browsers do not
+  if (/tiff?$/i.test(file.type)) return asBase64(file); // the server can read it, most browsers cannot
   let picture;
   try {
     picture = await createImageBitmap(file);
@@ -147,7 +147,7 @@ export function asBase64(file) {
 /** Whether a file of a folder is a picture. */
 export const isPicture = (file) => /^image\//.test(file.type);
 
-/** The pictures of a chosen folder by the name of the folder in it that holds them, at any depth. */
+/** The pictures of a chosen folder, grouped by its subfolders. Deeper folders belong to their subfolder. */
 export function byFolder(files) {
   const named = new Map();
   for (const file of files) {
@@ -158,7 +158,7 @@ export function byFolder(files) {
   return new Map([...named].sort());
 }
 
-/** Offer data to be kept as a file. */
+/** Download data as a file. */
 export function keep(name, blob) {
   const link = make("a", { href: URL.createObjectURL(blob), download: name });
   link.click();

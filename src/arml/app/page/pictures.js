@@ -1,19 +1,19 @@
-// Pictures: a few of each class, others to predict, and the predictions.
+// The tab of pictures: a few pictures of each class, pictures to predict, and the predictions.
 import { ask, draw, make, say } from "./common.js";
 import { asBase64, byFolder, dropZone, isPicture, keep, prepared, thumbnail } from "./files.js";
 
 export function startPictures(about, limits) {
   const classes = [];
   const queries = { files: [] };
-  const labels = new WeakMap(); // of queries whose class is known
-  let predictor = null; // a kept one that was opened: its file and its classes
+  const labels = new WeakMap(); // the labels of queries, where they are known
+  let predictor = null; // the opened predictor: its file and its classes
   const element = (id) => document.getElementById(id);
   const place = element("classes");
   const buttons = ["predict", "check", "keep"].map(element);
   element("pictures-about").textContent =
-    `Show a few pictures of two classes or more. The learner, ${about.learner}, was trained on ${about.families.join(", ")}.`;
+    `Add a few pictures of two or more classes. The learner, ${about.learner}, was trained on ${about.families.join(", ")}.`;
 
-  // The answers are of other pictures after a change.
+  // Hide the answers after a change: they belong to other pictures.
   const changed = () => {
     for (const id of ["answer", "trust"]) element(id).hidden = true;
     for (const known of classes) known.remove.disabled = classes.length <= 2;
@@ -50,7 +50,7 @@ export function startPictures(about, limits) {
   const unused = () => {
     for (let i = 1; ; i++) if (!classes.some((known) => known.name.value === `class ${i}`)) return `class ${i}`;
   };
-  /** Run `work` for each choice of a file input, and say what went wrong. */
+  /** Run `work` each time the user chooses files, and show its error. */
   const onChoice = (id, work) => element(id).addEventListener("change", async (event) => {
     const files = [...event.target.files];
     event.target.value = "";
@@ -99,7 +99,7 @@ export function startPictures(about, limits) {
     if (name < 0 || label < 0) throw new Error(`${file.name} needs the columns file and label: rename its columns.`);
     const known = new Map(rows.map((row) => [row[name].split("/").at(-1), row[label]]));
     const found = queries.files.filter((picture) => known.has(picture.name));
-    if (!found.length) throw new Error(`${file.name} names none of the pictures to predict: add the pictures first.`);
+    if (!found.length) throw new Error(`${file.name} has no label for any picture to predict: add the pictures first.`);
     for (const picture of found) labels.set(picture, known.get(picture.name));
     changed();
     say("pictures-status", `${found.length} of ${queries.files.length} pictures have a label.`);
@@ -112,15 +112,15 @@ export function startPictures(about, limits) {
       restart(example.classes.map((known) => [known.name, files(known.pictures, known.name)]));
       queries.clear();
       queries.add(files(example.queries, "query"));
-      say("pictures-status", `Small pictures of the package: ${example.family}.`);
+      say("pictures-status", `Example pictures from the package: ${example.family}.`);
     } catch (error) {
       say("pictures-status", error.message, true);
     }
   });
 
-  // Larger pictures are made small here: the learner reads few pixels of them.
+  // Large pictures are made smaller here, because the learner uses few pixels.
   const side = Math.min(8 * about.size, Math.max(256, 2 * about.size));
-  /** Pictures as they are sent, and their files; those that cannot be read are marked, and given to `failed`. */
+  /** The pictures to send, and their files. Unreadable ones are marked, and `failed` is called with each. */
   const encoded = async (owner, failed) => {
     const sent = [], files = [];
     for (const file of owner.files) {
@@ -135,7 +135,7 @@ export function startPictures(about, limits) {
     }
     return { sent, files };
   };
-  /** The examples, and a function that marks those that the server left out, and counts all that are. */
+  /** The request with the examples, and a function that marks and counts those that the server left out. */
   const content = async () => {
     const content = { queries: [] }, examples = [];
     let bad = 0;
@@ -156,7 +156,7 @@ export function startPictures(about, limits) {
     };
     return { content, examples, leftOut };
   };
-  /** Run `work` when a button is pressed, once at a time, and say how long it took. */
+  /** Run `work` when a button is pressed, one at a time, and show how long it took. */
   const working = (id, doing, done, work) => element(id).addEventListener("click", async () => {
     const before = buttons.map((button) => button.disabled);
     for (const button of buttons) button.disabled = true;
@@ -217,7 +217,7 @@ function wrong(file, text) {
   return make("li", {}, thumbnail(file), `${file.name}: ${text}`);
 }
 
-/** How many pictures of each class (row) were predicted as each class (column), and the accuracy of each. */
+/** A table: how many pictures of each class (row) were predicted as each class (column), and the accuracy. */
 function confusion({ classes, confusion }) {
   const cell = (text, className = "") => make("td", { className }, String(text));
   const heading = (text, scope) => make("th", { scope }, make("span", {}, text));
@@ -229,7 +229,7 @@ function confusion({ classes, confusion }) {
   return make("table", { className: "confusion" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-/** The answers to `files` with their known `labels`; `bad` are the pictures that cannot be read. */
+/** Show the answers for `files` with their known `labels`. `bad` are the pictures that cannot be read. */
 function show(answer, files, labels, bad) {
   const element = (id) => document.getElementById(id);
   const { classes, evaluation } = answer;
@@ -279,7 +279,7 @@ function show(answer, files, labels, bad) {
   element("answer").scrollIntoView({ block: "nearest" });
 }
 
-/** A name, a bar that fills a share of its width, and a text. */
+/** A name, a bar filled to a share of its width, and a text. */
 export function bar(name, share, text) {
   const filled = draw("rect", { width: 100 * share, height: 10 });
   return make("div", { className: "bar" }, make("span", {}, name),

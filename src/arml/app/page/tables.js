@@ -1,10 +1,10 @@
-// A table: its rows with a value in one column are the examples, the others are predicted.
+// The tab of tables. Rows with a value in one column are the examples. The other rows are predicted.
 import { ask, make, say } from "./common.js";
 import { asBase64, keep, onDrop } from "./files.js";
 import { bar } from "./pictures.js";
 
 const WAIT = 400;  // milliseconds
-const SHOWN = 200;  // rows; the saved file has all
+const SHOWN = 200;  // rows that are shown; the saved file has all
 const KINDS = { classes: "a class", numbers: "a number" };
 
 export function startTables(about, limits) {
@@ -16,7 +16,7 @@ export function startTables(about, limits) {
     `${limits.rows.toLocaleString("en")} rows.`;
   kind.replaceChildren(...about.kinds.map((name) => make("option", { value: name }, KINDS[name] ?? `a class, from ${name}`)));
 
-  // What was answered is of another table now.
+  // Hide the answers: they belong to another table now.
   const stale = () => {
     for (const id of ["answer", "matter"]) document.getElementById(`table-${id}`).hidden = true;
   };
@@ -96,7 +96,7 @@ export function startTables(about, limits) {
     }
   });
 
-  /** Run `work` on the answer when a button is pressed, once at a time, and say how long it took. */
+  /** Run `work` on the answer when a button is pressed, one at a time, and show how long it took. */
   const working = (id, path, doing, done, work) => document.getElementById(id).addEventListener("click", async () => {
     enable(false);
     say("tables-status", doing);
