@@ -90,7 +90,8 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     index of each query that cannot be read, with the reason, and `left_out` the same for examples.
     `evaluation` compares the predictions with the `labels` of the request."""
     sent = _read(content)
-    if not (n := len(sent.queries)):
+    n = len(sent.queries)
+    if not n:
         raise ValueError("no pictures to predict: add one")
     predictor, remark, left_out = _learned(tab, sent, limits)
     bad: Bad = {}
@@ -130,7 +131,8 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
     """The predictor of labelled pictures: a `zip` of the folder that `arml predict` reads."""
-    (predictor, _, bad), packet = _learned(tab, _read(content), limits), io.BytesIO()
+    predictor, _, bad = _learned(tab, _read(content), limits)
+    packet = io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
             archive.writestr(f"predictor/{name}", data)
@@ -195,11 +197,12 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
             raise ValueError(f"two classes are named {name!r}: rename one")
         if not known.pictures:
             raise ValueError(f"no picture of {name!r}: add one")
-    labels, bad = [known.name for known in sent.classes for _ in known.pictures], Bad()
-    members = _members(pictures)
+    labels = [known.name for known in sent.classes for _ in known.pictures]
+    members, bad = _members(pictures), Bad()
     vectors = tab.learner.read(members, bad=bad)
     kept = [place for place in range(len(labels)) if place not in bad]
-    if gone := {*labels} - {labels[i] for i in kept}:
+    gone = {*labels} - {labels[i] for i in kept}
+    if gone:
         each = ", ".join(f"{members[i].where} ({problem})" for i, problem in bad.items())
         raise ValueError(f"no picture of {min(gone)!r} can be read: add one; left out: {each}")
     members, labels = [members[i] for i in kept], [labels[i] for i in kept]

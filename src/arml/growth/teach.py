@@ -324,11 +324,13 @@ def _check_data(
         )
     if (place / CHECKPOINTS_FOLDER).is_dir():
         old: Json = Run(place).config.get("sources") or {}
-        if changed := [name for name in old if splits.sources.get(name) != old[name]]:
+        changed = [name for name in old if splits.sources.get(name) != old[name]]
+        if changed:
             raise RunError(f"{place}: the data of {changed[0]!r} has changed since the training")
     if (place / SPLIT_FILE).is_file():
         before, now = (read_json(folder / SPLIT_FILE)["families"] for folder in (place, out))
-        if changed := [name for name in before if before[name] != now.get(name)]:
+        changed = [name for name in before if before[name] != now.get(name)]
+        if changed:
             raise RunError(
                 f"{place}: the split of {changed[0]!r} is not that of its data: copy "
                 f"{place / SPLIT_FILE} back as it was, or train anew"

@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class Averaged(NamedTuple):
-    """The state of an optimiser with averaged weights; gradients are those of the newest weights."""
+    """The state of an optimiser with averaged weights. Gradients are those of the newest ones."""
 
     newest: PyTree
     inner: "optax.OptState"
@@ -179,7 +179,8 @@ class OuterOptions(Options):
             (self.rates_factor, partial(_mask, GradientDescent, lambda rule: rule)),
             (self.encoder_factor, partial(_mask, Conditioned, lambda learner: learner.encode)),
         ):
-            chain += [optax.masked(optax.scale(factor), part)] if factor != 1 else []
+            if factor != 1:
+                chain.append(optax.masked(optax.scale(factor), part))
         whole = optax.chain(*chain)
         return averaged(whole, (1 - self.average) * steps) if self.average else whole
 
@@ -430,7 +431,10 @@ def best_of(records: Sequence[JsonView], *, falls: bool) -> tuple[int, int]:
             continue
         score = math.nan if record["validation"] is None else record["validation"]
         score = score if falls else -score
-        best, later, top = (record["step"], 0, score) if score < top else (best, later + 1, top)
+        if score < top:
+            best, later, top = record["step"], 0, score
+        else:
+            later += 1
     return best, later
 
 
