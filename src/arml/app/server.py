@@ -78,10 +78,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                known = [
-                    (name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
-                ]
-                message = {**message, "headers": [*message["headers"], *known]}
+                ours = [(name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *ours]}
             await send(message)
 
         token = scope["path"].removeprefix("/").partition("/")[0]

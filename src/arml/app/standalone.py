@@ -18,21 +18,15 @@ from arml.predict.files import packed
 from arml.predict.kinds import inputs_of
 from arml.results.files import Json, write_bytes, write_text
 
-RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM = (
-    "ort.wasm.min.js",
-    "ort-wasm-simd-threaded.mjs",
-    "ort-wasm-simd-threaded.wasm",
-)
+RUNTIME_SCRIPT = "ort.wasm.min.js"
+RUNTIME_MODULE, RUNTIME_WASM = "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"
 """Files of onnxruntime-web: its interface, the loader of the WebAssembly, and the WebAssembly."""
 
 
 def check_runtime(runtime: Path) -> None:
     """Raise `ValueError` if the folder does not have the files of onnxruntime-web."""
-    missing = [
-        name
-        for name in (RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM)
-        if not (runtime / name).is_file()
-    ]
+    names = (RUNTIME_SCRIPT, RUNTIME_MODULE, RUNTIME_WASM)
+    missing = [name for name in names if not (runtime / name).is_file()]
     if missing:
         raise ValueError(
             f"expected onnxruntime-web in {runtime}, found no {missing[0]}: run `npm install "

@@ -57,10 +57,8 @@ def columns(content: object, limits: Limits) -> Json:
     for place, (name, column) in enumerate(sheet.cells.items()):
         empty = np.array([missing(cell) for cell in column])
         known = [str(cell).strip() for cell in column if not missing(cell)]
-        numbers = len(set(known)) > _MAX_CLASSES_OF_NUMBERS and all(
-            map(NUMBER_CELL.fullmatch, known)
-        )
-        kind = "numbers" if numbers else "classes"
+        many = len(set(known)) > _MAX_CLASSES_OF_NUMBERS
+        kind = "numbers" if many and all(map(NUMBER_CELL.fullmatch, known)) else "classes"
         found.append({"name": name, "empty": int(empty.sum()), "kind": kind})
         block = int(np.sum(empty[1:] != empty[:-1])) == 1
         order.append((block, 0 < len(known) < n, place, name))

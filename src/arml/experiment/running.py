@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import equinox as eqx
@@ -257,7 +257,7 @@ def run(
     check_claim(experiment, folder, extend)
     mesh = _joined(experiment.batch, devices, distributed=distributed)
     first = not distributed or is_first()
-    training = _Training(experiment, folder, mesh, first, watch, stop, progress)
+    training = _Training(experiment, folder, mesh, first, watch, stop, progress, callbacks)
     with locked(folder) if first else nullcontext():
         with in_turn(mesh):
             check_claim(experiment, folder, extend)
@@ -269,7 +269,7 @@ def run(
         watch(done, {})
         load_plugins()
         if extend or read_config(folder).get("ended") != done:
-            training.follow(splits, done, now, [*callbacks, *CALLBACKS.values()])
+            training.follow(splits, done, now)
     of_all(mesh, 0)  # process 0 has written its files
     return Run(folder)
 
@@ -296,6 +296,7 @@ class _Training:
     watch: Callable[[int, Mapping[str, float | None]], None]
     stop: Stopping
     progress: Progress | None
+    callbacks: Sequence[Callback]
 
     def opened(self, arrays: bytes) -> tuple[Splits, int, Clocked]:
         """Claim the folder. **Returns** the tasks, and the newest checkpoint or the initial state,
@@ -317,9 +318,7 @@ class _Training:
                 checkpoint.save(checkpoints, 0, now)
         return splits, done, now
 
-    def follow(
-        self, splits: Splits, done: int, now: Clocked, callbacks: Sequence[Callback]
-    ) -> None:
+    def follow(self, splits: Splits, done: int, now: Clocked) -> None:
         """Train until the last step, an early end or a stop, and write metrics and checkpoints."""
         falls, patience = score_of(splits.train.problem)[0] == "mse", self.experiment.patience
         records = [row for row in read_metrics(self.folder / METRICS_FILE) if row["step"] <= done]
@@ -334,7 +333,7 @@ class _Training:
                 if self.first:
                     self._log(moment)
                 self.watch(done, moment.record)
-                ended = self._ended(moment, callbacks) or 0 < patience <= later
+                ended = self._ended(moment) or 0 < patience <= later
                 over = any(of_all(self.mesh, self.stop() or ended)) or done == self.experiment.steps
                 if self.first:
                     clocked = Clocked(moment.state, np.asarray(time.monotonic() - began))
@@ -349,10 +348,8 @@ class _Training:
             self.watch(step, {"loss": loss})
             return self.stop()
 
-        def scoring(done: int, total: int) -> None:
-            if self.progress:
-                self.progress(SCORING_STAGE, done, total)
-
+        progress = self.progress or (lambda stage, done, total: None)
+        scoring = partial(progress, SCORING_STAGE)
         key, mesh = seeded(self.experiment.seed)[1], self.mesh
         tasks = splits.train, splits.validation
         return intervals(
@@ -365,8 +362,9 @@ class _Training:
         for items in filter(None, ([loss], validation)):
             append_metric(self.folder / METRICS_FILE, {"step": moment.step, **dict(items)})
 
-    def _ended(self, moment: Moment, callbacks: Sequence[Callback]) -> bool:
+    def _ended(self, moment: Moment) -> bool:
         """Whether a callback ends the training, which the folder then records."""
+        callbacks = [*self.callbacks, *CALLBACKS.values()]
         ended = self.first and ends(callbacks, moment._replace(folder=self.folder))
         if ended:
             config = {**read_config(self.folder), "ended": moment.step}

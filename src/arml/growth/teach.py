@@ -112,7 +112,9 @@ def grow(
             f"training: {steps:,} steps of {experiment.batch} tasks, {replay:.0%} of known "
             f"families; the old and the new learner are scored on {tasks} tasks of each"
         )
-        old, fitted = teacher.learner, _taught(teacher, experiment, train, new, steps, replay)
+        old, experiment = teacher.learner, replace(experiment, steps=steps)
+        stage = with_replay(equal_shares(new), teacher.families, replay)
+        fitted = _taught(old, experiment, train.of(stage))
         result, moved, held_out = _accepted(old, fitted.learner, held, new, tasks, say)
         outcome: Json = {
             **_tested(old, result, test, tasks),
@@ -123,7 +125,7 @@ def grow(
             "seconds": time.monotonic() - since,
         }
         losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
-        _write(folder, replace(experiment, steps=steps), splits, result, losses, outcome)
+        _write(folder, experiment, splits, result, losses, outcome)
     return outcome
 
 
@@ -187,26 +189,19 @@ def _splits(teacher: FewShotLearner, experiment: Experiment, place: Path, folder
     return splits
 
 
-def _taught(
-    teacher: FewShotLearner,
-    experiment: Experiment,
-    train: Mixture,
-    new: Sequence[str],
-    steps: int,
-    replay: float,
-) -> Fitted:
+def _taught(learner: MetaLearner, experiment: Experiment, tasks: Mixture) -> Fitted:
     """The result of a training on new and known families, at a lower, constant rate."""
     # The rate of another optimiser has another name and scale.
     own = experiment.outer
     outer = own if isinstance(own, OuterOptions) else OuterOptions()
     rate = outer.outer_rate * RATE_FACTOR
     return fit(
-        teacher.learner,
-        train.of(with_replay(equal_shares(new), teacher.families, replay)),
-        steps=steps,
+        learner,
+        tasks,
+        steps=experiment.steps,
         outer=replace(outer, outer_rate=rate, schedule="constant", warmup=0.0),
         batch=experiment.batch,
-        interval=max(1, steps // 10),
+        interval=max(1, experiment.steps // 10),
         seed=experiment.seed,
     )
 

@@ -84,23 +84,18 @@ def _unrolled(operation: Callable[..., Array]) -> Callable[..., Array]:
 
     @mapped.def_vmap
     def rule(size: int, batched: list[bool], *arguments: Array) -> tuple[Array, bool]:
-        def pick(i: int) -> list[Array]:
-            return [a[i] if b else a for a, b in zip(arguments, batched, strict=True)]
-
         if operation is _direct and not batched[1]:
             x, kernel = arguments
             flat = mapped(x.reshape(-1, *x.shape[2:]), kernel)
             return flat.reshape(*x.shape[:2], *flat.shape[1:]), True
-        return jnp.stack([mapped(*pick(i)) for i in range(size)]), True
+        pairs = [*zip(arguments, batched, strict=True)]
+        results = [mapped(*(a[i] if own else a for a, own in pairs)) for i in range(size)]
+        return jnp.stack(results), True
 
     return mapped
 
 
 _by_task = _unrolled(_direct)
-
-
-def _forward(x: Array, kernel: Array) -> Array:
-    return _by_task(x, kernel) if _on_cpu() else _plain(x, kernel)
 
 
 def _transposed(kernel: Array) -> Array:
@@ -110,7 +105,7 @@ def _transposed(kernel: Array) -> Array:
 
 @jax.custom_vjp
 def _convolve(x: Array, kernel: Array) -> Array:
-    return _forward(x, kernel)
+    return _by_task(x, kernel) if _on_cpu() else _plain(x, kernel)
 
 
 def _convolve_fwd(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:

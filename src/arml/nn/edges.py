@@ -48,9 +48,8 @@ def histograms(pictures: Any, xp: ModuleType) -> Any:
         rows = xp.einsum("ah,nhw->naw", heights[1], votes, optimize=True)
         cells.append(xp.einsum("bw,naw->nab", widths[1], rows, optimize=True)[..., None])
     whole = xp.concatenate(cells, -1)
-    corners = [
-        whole[:, i : i + SIDE_CELLS - 1, j : j + SIDE_CELLS - 1] for i in (0, 1) for j in (0, 1)
-    ]
+    side = SIDE_CELLS - 1
+    corners = [whole[:, i : i + side, j : j + side] for i in (0, 1) for j in (0, 1)]
     blocks = xp.concatenate(corners, -1)
     for _ in range(2):  # normalised again after large values are cut
         length = xp.sqrt(xp.sum(xp.square(blocks), -1, keepdims=True))

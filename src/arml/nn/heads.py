@@ -205,10 +205,8 @@ def _factored_jvp(
     first = inverted @ wanted
     # Refined once, because float32 loses digits in the inverse.
     change = first + inverted @ (wanted - matrix @ first)
-    return (
-        (solution, volume, inverted),
-        (change, jnp.sum(inverted.T * moved), -inverted @ moved @ inverted),
-    )
+    changes = (change, jnp.sum(inverted.T * moved), -inverted @ moved @ inverted)
+    return (solution, volume, inverted), changes
 
 
 @jax.jit

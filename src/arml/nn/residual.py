@@ -92,15 +92,8 @@ class Drop(eqx.Module):
         rate = self.rate * h * w / (size**2 * places[0] * places[1])
         corners = jax.random.bernoulli(self.key, rate, (n, *places, c))
         around = ((0, 0), (size - 1, size - 1), (size - 1, size - 1), (0, 0))
-        dropped = jax.lax.reduce_window(
-            jnp.pad(corners, around),
-            False,
-            jax.lax.bitwise_or,
-            (1, size, size, 1),
-            (1,) * 4,
-            "VALID",
-        )
-        kept = ~dropped
+        padded, square, strides = jnp.pad(corners, around), (1, size, size, 1), (1, 1, 1, 1)
+        kept = ~jax.lax.reduce_window(padded, False, jax.lax.bitwise_or, square, strides, "VALID")
         return jnp.where(kept, x / jnp.mean(kept, dtype=x.dtype).clip(1e-3), 0)
 
 

@@ -120,9 +120,8 @@ class _Content:
                 else:
                     self.add(*(value if kind in (list, tuple) else value.items()))
             elif kind in CONTENT_ATTRIBUTES:
-                self.add(
-                    kind.__name__, *(getattr(value, name) for name in CONTENT_ATTRIBUTES[kind])
-                )
+                content = [getattr(value, name) for name in CONTENT_ATTRIBUTES[kind]]
+                self.add(kind.__name__, *content)
             elif isinstance(value, type) or isinstance(getattr(value, "__qualname__", None), str):
                 self.named(value)
             elif is_dataclass(kind):

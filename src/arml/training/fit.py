@@ -51,7 +51,7 @@ from arml.core.own_tasks import fault
 from arml.nn.residual import with_drops
 from arml.results.files import Json, JsonView, RunError
 from arml.results.machine import one_blas_thread
-from arml.tasks.splits import Splits, TasksLike, splits_of
+from arml.tasks.splits import TasksLike, splits_of
 from arml.training.devices import at_once, everywhere, mesh_of, over_tasks, share
 from arml.training.evaluate import at_once_by_default, score_tasks
 from arml.training.progress import Update, bar
@@ -155,8 +155,8 @@ class OuterOptions(Options):
     """Factor on the outer steps of learned inner rates: these rates are small compared with Adam's
     steps."""
     encoder_factor: NonNegative = 1.0
-    """Factor on the outer steps of task encoders. Below 1, they change more slowly than the network
-    that they modulate."""
+    """Factor on the outer steps of task encoders. With 1, an encoder may change too fast for the
+    network that it modulates."""
     clip: NonNegative = 0.0
     """Bound on the global norm of the gradient; 0 for no bound."""
     average: Fraction = 0.0
@@ -168,9 +168,8 @@ class OuterOptions(Options):
         import optax  # here, because programs that only predict do not need it
 
         check_options(self)  # otherwise Optax would report a wrong name
-        own = {
-            name: getattr(self, name) for name in OPTIMISERS_WITH if getattr(self, name) is not None
-        }
+        options = {name: getattr(self, name) for name in OPTIMISERS_WITH}
+        own = {name: value for name, value in options.items() if value is not None}
         chain = [
             optax.clip_by_global_norm(self.clip) if self.clip else optax.identity(),
             getattr(optax, self.optimiser)(self.rate(steps), **own),
@@ -336,9 +335,8 @@ def make_step(
         newest = state.learner
         if isinstance(state.optimiser, Averaged):
             newest = eqx.combine(state.optimiser.newest, newest)
-        gradient, (losses, families) = over_tasks(mesh, gradients)(
-            (tasks, newest, state.step), keys
-        )
+        values = (tasks, newest, state.step)
+        gradient, (losses, families) = over_tasks(mesh, gradients)(values, keys)
         trained, rest = eqx.partition(state.learner, eqx.is_inexact_array)
         loss = jnp.mean(losses)
         # Some transformations of Optax read the loss.
@@ -598,10 +596,12 @@ def _check_finite(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """The result of `fit`. `arml.fit(fitted, tasks, steps=...)` continues the training.
+    """The result of `fit`.
 
-    fitted.learner, fitted.step, fitted.history[-1]["loss"]
-    fitted.save("learner")
+    `arml.fit(fitted, tasks, steps=...)` continues the training.
+
+        fitted.learner, fitted.step, fitted.history[-1]["loss"]
+        fitted.save("learner")
     """
 
     learner: MetaLearner
@@ -686,7 +686,10 @@ def fit(
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
     splits = splits_of(tasks)
-    held_out = _validation(splits, validation)
+    if validation is not None:
+        held_out = splits_of(validation).validation
+    else:
+        held_out = None if splits.validation is splits.train else splits.validation
     options = _options(
         learner,
         splits.train.problem,
@@ -748,13 +751,6 @@ def _collected(
     return Fitted(learner, tuple(history), state, options, begun.seed, tasks.problem, tasks, rule)
 
 
-def _validation(splits: Splits, validation: TasksLike | None) -> TaskDistribution | None:
-    """The validation tasks of `fit`: those that it was given, or those of its splits."""
-    if validation is not None:
-        return splits_of(validation).validation
-    return None if splits.validation is splits.train else splits.validation
-
-
 def _options(learner: MetaLearner | Fitted, problem: Problem, **asked: object) -> FitOptions:
     """The checked options of a training. An option that is None gets its usual value."""
     changes: Json = {name: value for name, value in asked.items() if value is not None}
@@ -771,9 +767,8 @@ def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
     if isinstance(learner, Fitted):
         return learner.options
     if learner.origin:
-        return FitOptions(
-            **{f.name: getattr(learner.origin.experiment, f.name) for f in fields(FitOptions)}
-        )
+        made = learner.origin.experiment
+        return FitOptions(**{f.name: getattr(made, f.name) for f in fields(FitOptions)})
     if not problem.spatial:
         return FitOptions(validation_tasks=200)
     # On a CPU, convolutions are slow in a scan and in large batches of tasks.
