@@ -686,10 +686,11 @@ def fit(
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
     splits = splits_of(tasks)
+    held_out: TaskDistribution | None = splits.validation
     if validation is not None:
         held_out = splits_of(validation).validation
-    else:
-        held_out = None if splits.validation is splits.train else splits.validation
+    elif held_out is splits.train:
+        held_out = None
     options = _options(
         learner,
         splits.train.problem,
