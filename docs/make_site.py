@@ -1,10 +1,10 @@
-"""Make the documentation's site of the repository's pages: no text has a second copy.
+"""Make the site of the documentation from the pages of the repository, without a second copy.
 
 python docs/make_site.py [FOLDER]          (build/site if none is named)
 
-The README and its like become pages of the site, links between pages are turned to where they are
-there, and a link to a file that is no page (a source, say) becomes its path. Sphinx then builds the
-site, and refuses it for any warning. It needs the extra `docs` and no network.
+The README and similar files become pages of the site. Links between pages are changed to their new
+addresses. A link to another file, such as a source, becomes the path of the file. Then Sphinx
+builds the site, and a warning is an error. It needs the extra `docs` and no network.
 """
 
 import os

@@ -281,7 +281,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --save taken", "is not empty: name another"),
         (f"{photos} --save taken/file", "is a file, and no new or empty folder: name another"),
         (f"{photos} --out taken", "is a folder: name a CSV file"),
-        (f"{photos} --out taken/file", "would replace a file that is no CSV file"),
+        (f"{photos} --out taken/file", "would replace a file that is not CSV"),
         (f"{photos} --out {read}", "is a file that the command reads"),
         ("predict few", "no queries after the predictor"),
         (f"predict starter {read}", "none of your classes, and no predictor: `arml ad"),

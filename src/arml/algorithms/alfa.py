@@ -49,7 +49,7 @@ class Generator(Rule):
 
     @classmethod
     def drawn(cls, part: PyTree, rate: float, steps: int, *, key: PRNGKeyArray) -> "Generator":
-        """For the arrays of `part`: one hidden layer, as wide as the input."""
+        """A generator for the arrays of `part`. Its hidden layer is as wide as its input."""
         n = len(jax.tree.leaves(part))
         first, last = mlp((2 * n, 2 * n, 2 * n), key=key).layers
         net = MLP((first, Linear(0.01 * last.weight, last.bias)))  # factors start near one

@@ -174,8 +174,8 @@ class Templates(eqx.Module):
         offsets: bool = False,
         key: PRNGKeyArray,
     ) -> "Templates":
-        """For inputs of shape `features` and an own code of `code` numbers; the weights are small,
-        as in `UnitModulation`."""
+        """Templates for inputs of shape `features` and an own code of `code` numbers. The weights
+        are small, as in `UnitModulation`."""
         sizes = [2 * n for n in widths(net.body, features)]
         biases, weights, zeros = (jnp.zeros((vertices, n), jnp.float32) for n in sizes), None, None
         if code:
@@ -309,7 +309,7 @@ class Evidence(eqx.Module):
 
     @classmethod
     def initial(cls) -> "Evidence":
-        """With noise of 1, and a power below one: at first all vertices are read."""
+        """Noise of 1 and a power below one, so at first a task reads all vertices."""
         return cls(jnp.zeros((), jnp.float32), jnp.full((), -1.0, jnp.float32))
 
     def __call__(self, learner: ExtendedARML, support: Examples, code: Code) -> Code:
@@ -500,14 +500,14 @@ def extended(problem: Problem) -> ExtendedARMLOptions:
 
 
 def with_templates(problem: Problem) -> ExtendedARMLOptions:
-    """For classification every vertex has a modulation of the whole network. A task reads the
-    vertices by how its features spread within and between classes, and the nearest prototype
-    classifies. With one example of each class there is no spread, and all tasks read alike."""
+    """In classification each vertex has a modulation of the whole network. A task reads vertices by
+    the spread of its features within and between classes, and the nearest prototype classifies.
+    With one example of each class there is no spread, and all tasks read the same vertices."""
     return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
 
 
 def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
-    """For regression: each vertex has layers that map the task's mean embedding to a modulation. A
+    """In regression each vertex has layers that map the task's mean embedding to a modulation. A
     blend of a few templates could not express the coefficients of a function."""
     return ExtendedARMLOptions(inner_bound=100.0, hidden=(128, 128), gate="layers")
 

@@ -41,7 +41,7 @@ class Embedder(Encoder):
     embed: eqx.AbstractVar[Callable[[Examples], Float[Array, "n d"]]]
 
     def embedding(self) -> Embedding:
-        """By any labels, because they are not read."""
+        """The embedding with labels of zero, because `embed` does not read labels."""
         return lambda x: self.embed(Examples(x, jnp.zeros(len(x), jnp.int32)))
 
 
@@ -54,7 +54,7 @@ class Conditioned(Learner):
     modulate: Modulate
     inner: GradientDescent
     head: Head = the_learned_head
-    """Of the tailored network: the learned one, or one that is made from the task's examples."""
+    """Gives the tailored network the learned head, or one made from the task's examples."""
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         """The code of ONE task, and the penalty of the encoder."""

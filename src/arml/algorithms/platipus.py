@@ -95,9 +95,9 @@ class PLATIPUS(Learner):
     net: Network
     """mu, the mean initialisation."""
     log_sigma: PyTree
-    """Of the prior; like `adaptable(net)`."""
+    """Logarithms of the prior's deviations, a pytree like `adaptable(net)`."""
     log_v: PyTree
-    """Of the posterior that training samples from."""
+    """Logarithms of the deviations of the posterior from which training samples."""
     gamma_p: Float[Array, ""]
     gamma_q: Float[Array, ""]
     inner: GradientDescent

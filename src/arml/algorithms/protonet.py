@@ -116,8 +116,8 @@ class ProtoNet(Embedded):
 
 
 def usual(problem: Problem) -> ProtoNetOptions:
-    """As published; on pictures with a learned scale, which is better there at each budget and
-    number of shots (study/real.md)."""
+    """ProtoNet as published. On pictures the scale is learned, which is better there for each
+    budget and number of shots (study/real.md)."""
     pictures = problem.form.like == "pictures"
     return ProtoNetOptions(scale=0.05, learn_scale=True) if pictures else ProtoNetOptions()
 

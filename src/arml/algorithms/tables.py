@@ -154,8 +154,8 @@ def similar_labels(y: Array, rows: Bool[Array, " n"], classes: bool) -> Float[Ar
 def expected(
     values: Float[Array, "n columns"], there: Bool[Array, "n columns"], alike: Float[Array, "n n"]
 ) -> Float[Array, "n columns"]:
-    """For each example, the mean of each column over the others, weighted by how alike their labels
-    are; zero if no other label is alike."""
+    """The mean of each column over all other examples, for each example, weighted by the similarity
+    of the labels. It is zero if no other label is similar."""
     weight = alike @ there.astype(values.dtype)
     return jnp.where(there, alike @ values / jnp.maximum(weight, 1e-6), 0.0)
 
@@ -357,20 +357,20 @@ class Solved(NamedTuple):
     """Cholesky factor of K + l I."""
     dual: Float[Array, "n outputs"]
     mean: Float[Array, " outputs"]
-    """Of the labels."""
+    """The mean of the labels."""
     deviation: Float[Array, ""]
-    """Of the targets; 1 for classes."""
+    """The standard deviation of the targets; 1 for classes."""
 
 
 class Tables(MetaLearner):
     """Reads the cells of a support set, makes a kernel of them, and solves a ridge regression."""
 
     embed: Linear
-    """From the numbers of a cell to its token."""
+    """Maps the numbers of a cell to its token."""
     describe: Linear
-    """From the description of a column to a part of its tokens."""
+    """Maps the description of a column to a part of its tokens."""
     code: MLP
-    """From the description of a column to a code; the mean code is the task's."""
+    """Maps the description of a column to a code. The mean code is that of the task."""
     vertices: Float[Array, "vertices d"]
     scales: Float[Array, "vertices layers 2 d"]
     """The templates of the layers."""

@@ -53,7 +53,7 @@ class TaskEmbedding(eqx.Module):
 
     @classmethod
     def drawn(cls, code: int, units: int, *, key: PRNGKeyArray) -> "TaskEmbedding":
-        """From a code of `code` numbers to one for each of `units` units."""
+        """Layers that map a code of `code` numbers to one number for each of `units` units."""
         pairs = zip((code, units, units), jax.random.split(key, 3), strict=True)
         return cls(tuple(linear(inputs, units, key=k) for inputs, k in pairs))
 

@@ -52,8 +52,8 @@ class TapNet(Embedded):
     """s."""
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
-        """At test each class takes the nearest reference that is free, beginning with class 0: no
-        reference was trained for a particular class, and there may be more of them than classes."""
+        """At test each class takes the nearest free reference, beginning with class 0. A reference
+        was not trained for a particular class, and there may be more references than classes."""
         return self._classify(support, match)
 
     def meta_loss(self, task: Task, *, key: PRNGKeyArray) -> Float[Array, ""]:

@@ -118,7 +118,7 @@ class TNP(Learner):
     """Embeds the features of a query."""
     blocks: tuple[_Block, ...]
     head: Linear
-    """In regression it makes a mean and a scale for each target."""
+    """The outputs; in regression a mean and a scale for each target."""
 
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         answer = self.answers(support)

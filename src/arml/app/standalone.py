@@ -35,11 +35,8 @@ def check_runtime(runtime: Path) -> None:
 
 
 def write_offline_page(predictor: Predictor, folder: Path, runtime: Path) -> None:
-    """Write a page for a predictor of pictures.
-
-    **Arguments**
-
-    - `runtime`: the folder `dist` of the npm package onnxruntime-web.
+    """Write a page for a predictor of pictures. `runtime` is the folder `dist` of the npm package
+    onnxruntime-web.
 
     **Raises** `ValueError` for any other predictor, for a missing runtime, and in the cases of
     `Predictor.to_onnx`; `RunError` if the folder cannot be written.

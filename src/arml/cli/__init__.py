@@ -50,7 +50,7 @@ JAX_CACHE_SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
-"""By default JAX caches nothing that compiles in less than a second."""
+"""By default JAX does not cache programs that compile in less than a second."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

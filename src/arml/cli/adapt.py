@@ -228,7 +228,7 @@ def predict_command(arguments: Sequence[str]) -> None:
 
 
 def _with_prior(predictor: Predictor, prior: str | None) -> Predictor:
-    """The predictor for this prior, which the user is told."""
+    """The predictor with this prior, which is also printed."""
     predictor = predictor if prior is None else predictor.with_prior(prior)
     tell(*filter(None, [predictor.prior_in_words]))
     return predictor
@@ -337,7 +337,7 @@ def _check_paths(options: AnswerOptions, *read: Path) -> None:
         if any(out.samefile(path) for path in read):
             raise ValueError(f"--out {out} is a file that the command reads: name another")
         if out.suffix.lower() != ".csv":
-            raise ValueError(f"--out {out} would replace a file that is no CSV file: name another")
+            raise ValueError(f"--out {out} would replace a file that is not CSV: name another")
     save, report = getattr(options, "save", None), getattr(options, "report", None)
     check_writable(*filter(None, (out, save, report, options.sort_into)))
     if save is not None:

@@ -27,7 +27,7 @@ class _ListOptions:
     what: Positional[str | None] = None
     """A setting (starter), a method (maml) or a recipe (starter/maml)."""
     json: bool = False
-    """Print JSON and nothing else."""
+    """Print only JSON."""
 
 
 def list_command(arguments: Sequence[str]) -> None:

@@ -22,10 +22,10 @@ RUN_ONCE = {
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""For a program that runs once, or for milliseconds: compile it quickly."""
+"""Settings that compile quickly, for a program that runs once or for milliseconds."""
 FEW_SECONDS = {"xla_cpu_use_fusion_emitters": False}
-"""For a program that spends its time in convolutions, or runs only for seconds: the fusion emitters
-take most of the compilation, and speed up only long loops over small arrays."""
+"""Settings for a program that mostly computes convolutions, or runs only for seconds. The fusion
+emitters take most of the compilation time, and speed up only long loops over small arrays."""
 
 
 def jit(function: Callable[P, R], settings: Settings, *, donate: str = "none") -> Callable[P, R]:

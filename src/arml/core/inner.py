@@ -93,7 +93,7 @@ class GradientDescent(eqx.Module):
         return join(loop[0], rest)
 
     def path(self, loss: Callable[[N], Float[Array, ""]], start: N) -> list[N]:
-        """As a call, but returns the network after each step."""
+        """The networks after each step of the same descent."""
         part, rest = split(start)
         step, nets = self._step(loss, rest), []
         for number in range(self.steps):

@@ -112,7 +112,7 @@ def _packed_name(path: Path, name: str, size: int) -> str:
 def _whole(where: str, read: Callable[[], bytes]) -> bytes:
     try:
         return read()
-    except Exception as error:  # zipfile, tarfile, zlib, lzma and bz2 each have errors of their own
+    except Exception as error:  # zipfile, tarfile, zlib, lzma and bz2 have different errors
         raise ValueError(
             f"{where}: cannot be read ({' '.join(str(error).split())[:200]}); check the file, or "
             "fetch or pack the archive again"

@@ -1,9 +1,9 @@
-"""From the bytes of one picture file to RGB pixels of a given size, by Pillow; and two filters.
+"""Decodes the bytes of one picture file to RGB pixels of a given size, and applies two filters.
 
-Pillow and not OpenCV, though OpenCV unpacks a whole JPEG in half the time. Pillow stops at the end
-of a picture whatever follows it (phones append videos), reports a file that is cut short instead of
-filling it up, states the size before it unpacks anything, and reads AVIF. A JPEG that is much
-larger than the wanted size is unpacked at a half, a quarter or an eighth of its size; there both
+Pillow decodes, although OpenCV unpacks a whole JPEG in half the time. Pillow stops at the end of a
+picture if other data follow (phones append videos), reports an incomplete file instead of filling
+it up, gives the size before it unpacks pixels, and reads AVIF. A JPEG that is much larger than the
+wanted size is unpacked at a half, a quarter or an eighth of its size. For these, both libraries
 take the same time. OpenCV resizes and filters.
 """
 
@@ -173,7 +173,7 @@ def resize(image: np.ndarray, size: int) -> np.ndarray:
 
 
 def _opened(data: bytes, where: str) -> Image.Image:
-    """A picture whose header is read, and nothing else."""
+    """A picture of which only the header has been read."""
     Image.init()
     known = [name for name in FORMATS if name in Image.OPEN]
     try:

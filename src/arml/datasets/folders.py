@@ -29,7 +29,7 @@ from arml.datasets.decode import LOG, SUFFIXES, Crop, decoded
 from arml.results.files import write_whole
 
 CACHE_FORMAT = 3
-"""Of cached pictures: raise it whenever the same files would give other pixels than before."""
+"""Version of cached pictures. Raise it if the same files would now give other pixels."""
 PICTURES_PER_WRITE = 128
 """Pictures that are decoded before each write."""
 LABELS_FILE = "labels.csv"

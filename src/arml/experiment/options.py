@@ -97,7 +97,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "tasks": TASKS,
     "outer": Registry("outer", Entry, [Entry(name="adam", options_class=OuterOptions)]),
 }
-"""By the name of the experiment's field."""
+"""The registry for each field of an experiment, by the name of the field."""
 
 
 def metric_of(tasks: TasksOptions) -> str:

@@ -1,8 +1,8 @@
-"""From a name to an experiment, and from an experiment to a learner with its initial weights.
+"""Makes an experiment from a name, and a learner with its initial weights from an experiment.
 
 A recipe is a setting and a method. A setting is a data set with everything that the experiments on
-it share, except the method. Recipes are made when somebody asks for them, so that methods and tasks
-that are registered later have recipes too.
+it share, except the method. Recipes are made when they are used, so methods and tasks that are
+registered later also have recipes.
 """
 
 import contextlib
@@ -226,7 +226,7 @@ OWN_SETTINGS = {
 
 
 def setting(name: str) -> Setting:
-    """The setting of that name: one of the package's, or that of tasks which somebody registered.
+    """The setting of that name: one of the package's, or that of registered tasks.
     **Raises** `KeyError` for an unknown one, and `ValueError` if the problem of the tasks is not
     known."""
     return OWN_SETTINGS[name] if name in OWN_SETTINGS else _of_family(TASKS.others[name])
@@ -250,7 +250,7 @@ def settings() -> dict[str, Setting]:
 
 
 def variants_of(method: Method) -> list[str]:
-    """The names of a method's variants, which have recipes of their own."""
+    """The names of a method's variants. Each has its own recipes."""
     return [f"{method.name}-{variant}" for variant in method.variants]
 
 
@@ -396,7 +396,7 @@ def widened(
     """The learner, which `experiment` built for this problem, for tasks of `ways` classes or fewer.
 
     Training orders the classes of a task at random, so the outputs of a head that each task adapts
-    have no meaning of their own: with more classes, all begin at the mean of the learned ones [1].
+    have no fixed meaning. With more classes, all begin at the mean of the learned ones [1].
 
     [1] Ye and Chao, How to Train Your MAML to Excel in Few-Shot Classification, ICLR 2022, where
         one learned vector for all classes is as good as one for each.

@@ -299,8 +299,7 @@ class _Training:
     callbacks: Sequence[Callback]
 
     def opened(self, arrays: bytes) -> tuple[Splits, int, Clocked]:
-        """Claim the folder. **Returns** the tasks, and the newest checkpoint or the initial state,
-        with its step."""
+        """Claim the folder. **Returns** its tasks, the step to start from, and the state there."""
         experiment, checkpoints = self.experiment, self.folder / CHECKPOINTS_FOLDER
         if self.first and arrays:
             write_bytes(self.folder / ARRAYS_FILE, arrays)
@@ -372,8 +371,7 @@ class _Training:
         return ended
 
     def _save(self, now: Clocked, done: int, before: int, *, best: bool, over: bool) -> None:
-        """Write the checkpoints that are due at the step `done`; the last interval ended at
-        `before`."""
+        """Write the checkpoints that are due after an interval from step `before` to `done`."""
         improved, every = best and self.experiment.keep == "best", self.experiment.checkpoint_every
         if improved:
             checkpoint.save(self.folder / BEST_FOLDER, done, now)

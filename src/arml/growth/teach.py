@@ -308,10 +308,8 @@ def _check_data(
     lost = [name for name in teacher.families if name not in splits.train.families]
     if lost:
         raise ValueError(f"expected data of the family {lost[0]!r}, got none: add it to --known")
-    blank = like(experiment, problem).state.learner
-    shapes = [
-        {n: a.shape for n, a in checkpoint.named(m).items()} for m in (teacher.learner, blank)
-    ]
+    learners = teacher.learner, like(experiment, problem).state.learner
+    shapes = [{n: a.shape for n, a in checkpoint.named(one).items()} for one in learners]
     if shapes[0] != shapes[1]:
         raise ValueError(
             "the learner has weights for each class of its training data, so it cannot grow: "

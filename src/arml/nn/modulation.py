@@ -94,10 +94,8 @@ def stacked(
         linear(code, math.prod(granularity(leaf.shape)), key=k)
         for leaf, k in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
     ]
-    return Linear(
-        jnp.concatenate([layer.weight for layer in layers], axis=1),
-        jnp.concatenate([layer.bias for layer in layers]),
-    )
+    weight = jnp.concatenate([layer.weight for layer in layers], axis=1)
+    return Linear(weight, jnp.concatenate([layer.bias for layer in layers]))
 
 
 def shrunk(dense: Linear) -> Linear:

@@ -277,9 +277,8 @@ class Conv4Options(Options):
         height, width, channels = picture_shape(problem, "Conv-4")
         *keys, head_key = jax.random.split(key, 5)
         sizes = (channels, *(self.filters,) * 3)
-        blocks = tuple(
-            ConvBlock.drawn(c, self.filters, key=k) for c, k in zip(sizes, keys, strict=True)
-        )
+        pairs = zip(sizes, keys, strict=True)
+        blocks = tuple(ConvBlock.drawn(c, self.filters, key=k) for c, k in pairs)
         units = (height // 16) * (width // 16) * self.filters
         head = linear(units, problem.outputs, key=head_key)
         return BaseNetwork(Body(blocks=blocks, normalisation=self.normalisation), head)

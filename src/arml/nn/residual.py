@@ -127,10 +127,8 @@ class ResBlock(eqx.Module):
     def drawn(cls, inputs: int, filters: int, drop: Drop, *, key: PRNGKeyArray) -> "ResBlock":
         """A block with kernels as in [2]. The last layer is the shortcut."""
         shapes = ((inputs, 3), (filters, 3), (filters, 3), (inputs, 1))
-        layers = tuple(
-            conv2d(channels, filters, window, init=leaky, key=k)
-            for (channels, window), k in zip(shapes, jax.random.split(key, 4), strict=True)
-        )
+        pairs = zip(shapes, jax.random.split(key, 4), strict=True)
+        layers = tuple(conv2d(c, filters, side, init=leaky, key=k) for (c, side), k in pairs)
         return cls(layers, tuple(Norm.of(filters) for _ in layers), drop)
 
     def __call__(
@@ -163,11 +161,8 @@ class WideBlock(eqx.Module):
     ) -> "WideBlock":
         """A block with He's kernels."""
         shapes = [(inputs, 3), (filters, 3), *([(inputs, 1)] if inputs != filters else [])]
-        keys = jax.random.split(key, len(shapes))
-        layers = tuple(
-            conv2d(channels, filters, window, init=_he, key=k)
-            for (channels, window), k in zip(shapes, keys, strict=True)
-        )
+        pairs = zip(shapes, jax.random.split(key, len(shapes)), strict=True)
+        layers = tuple(conv2d(c, filters, side, init=_he, key=k) for (c, side), k in pairs)
         return cls(layers, (Norm.of(inputs), Norm.of(filters)), drop, stride)
 
     def __call__(

@@ -99,8 +99,7 @@ class _Content:
         """The functions and classes added so far, which may refer to each other."""
 
     def note(self, *parts: object) -> None:
-        """Add each part with its length. Otherwise ("ab", "c") and ("a", "bc") would have the same
-        digest."""
+        """Add each part with its length, so ("ab", "c") and ("a", "bc") have different digests."""
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode()
             self.digest.update(len(data).to_bytes(8, "little") + data)
@@ -194,8 +193,7 @@ class _Content:
             self.add(found)
 
     def class_(self, kind: type) -> None:
-        """Add the name, bases, methods and constants of a class, but no item that Python or Equinox
-        added to it."""
+        """Add name, bases, methods and constants of a class, without what Python or Equinox add."""
         self.note(class_name(kind))
         self.add(*kind.__bases__)
         own = {"_abc_impl", *getattr(kind, "__dataclass_fields__", {})}

@@ -144,7 +144,7 @@ class Row:
 
     recipe: str
     runs: tuple[Result, ...]
-    """In the order of their seeds."""
+    """The results of the runs, in the order of their seeds."""
 
     @property
     def first(self) -> Result:

@@ -70,7 +70,7 @@ class Verdicts:
     """The scores of each training, by method."""
     against: str
     differences: Mapping[str, Comparison]
-    """By method, without the reference; p-values adjusted for their number."""
+    """The difference of each method from the reference, with adjusted p-values."""
 
     def __getitem__(self, name: str) -> Comparison:
         return self.differences[name]

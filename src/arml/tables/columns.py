@@ -70,7 +70,7 @@ class Schema:
 
     columns: tuple[AnyColumn, ...]
     left_out: dict[str, str] = field(default_factory=dict)
-    """By the name of a column that is not used, the reason."""
+    """The columns that are not used: the reason by the column's name."""
     hints: tuple[str, ...] = ()
     """Remarks on the examples for the user, a line each."""
     order: str = ""

@@ -123,7 +123,7 @@ class Tables(Vectors):
         return Queries(sheet.lines, blocks(), keys)
 
     def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each row the column whose cell matters most: see `TablePredictor.decisive`."""
+        """The column of each row whose cell matters most: see `TablePredictor.decisive`."""
         return [text for batch in queries.batches for text in _of_table(predictor).decisive(batch)]
 
 
@@ -155,8 +155,8 @@ def _parsed(predictor: "TablePredictor", sheet: Sheet, asked: Asked) -> "ParsedR
 def _answered(
     learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None
 ) -> tuple[Sheet, Any]:
-    """The rows with a cell in the target's column, without it, and the classes or numbers there;
-    the user is told of rows without an answer."""
+    """The rows with a cell in the target's column, without it, and the classes or numbers there.
+    A message to the user names rows without an answer."""
     sheet, numbers = sheet_at(asked, path), learner.problem.kind == "regression"
     target = asked.target or (predictor.target if predictor else None)
     y, known, unknown = sheet.answered(target, numbers)

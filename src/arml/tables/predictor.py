@@ -497,7 +497,7 @@ class TablePredictor(Predictor):
         )
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
-        """By what predicts, by each model, and by a linear model of the same columns."""
+        """Predictions of the predictor, of each of its models, and of a linear model."""
         linear = LINEAR_MODEL_NAMES[self.problem.kind]
         found = {name: outputs[test] for name, outputs in self.choice.others(train).items()}
         found |= {self.model: self._left_out(train, test)}
@@ -541,8 +541,8 @@ class TablePredictor(Predictor):
         return dict(sorted(drops.items(), key=lambda drop: -drop[1]))
 
     def decisive(self, x: object) -> list[str]:
-        """For each row the column whose cell changes its prediction most if it is hidden, and the
-        probability of its label, or the number, with the cell and without."""
+        """The column of each row that changes the prediction most if its cell is hidden, and the
+        probability of the label, or the number, with the cell and without it."""
         rows = self.read(x)
 
         def predicted(*hidden: int) -> Float[np.ndarray, " n"]:
@@ -614,9 +614,9 @@ def _without(rows: ParsedRows, *hidden: int) -> ParsedRows:
 def widening(
     distances: Float[np.ndarray, " n"], level: float, independent: int | None = None
 ) -> float:
-    """By how many scales an interval reaches to each side, so that it holds about `level` of the
-    targets: see `conformal_rank`. Where the examples' own `distances` are too few, the larger of
-    the largest distance and the quantile of the distribution. **Raises** as `conformal_rank`."""
+    """The half width of an interval in scales, if it should hold about `level` of the targets: see
+    `conformal_rank`. If there are too few `distances` of examples, it is the larger of the largest
+    distance and the quantile of the distribution. **Raises** as `conformal_rank`."""
     rank = conformal_rank(level, len(distances), independent)
     if rank is not None:
         return float(np.sort(distances)[rank - 1])

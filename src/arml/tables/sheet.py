@@ -94,7 +94,7 @@ class Sheet(NamedTuple):
     where: str
     """Its name in errors."""
     cells: _Cells
-    """By column: texts of a CSV file, values of an Excel file."""
+    """The cells of each column: texts of a CSV file, or values of an Excel file."""
     lines: list[int]
     """The line of the file at which each row begins; the header is on line 1."""
     remark: str = ""

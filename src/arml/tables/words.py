@@ -35,7 +35,7 @@ RIDGE_PENALTY = 1.0
 SCORE_WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Candidate weights w_c of the scores that are added to log-odds."""
 MIN_STANDARD_ERRORS = 2.0
-"""With one standard error, shuffled texts of reviews were often used."""
+"""Standard errors to subtract from a gain. With one, shuffled texts of reviews were often used."""
 
 _Outputs = Float[np.ndarray, "n outputs"]
 
