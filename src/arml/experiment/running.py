@@ -263,9 +263,7 @@ def run(
             check_claim(experiment, folder, extend)
             splits, done, now = training.opened(arrays)
         if len({*of_all(mesh, done)}) > 1:
-            raise RunError(
-                f"the processes read different checkpoints in {folder}: use a shared disk"
-            )
+            raise RunError(f"processes read different checkpoints in {folder}: use a shared disk")
         watch(done, {})
         load_plugins()
         if extend or read_config(folder).get("ended") != done:
@@ -303,8 +301,8 @@ class _Training:
         experiment, checkpoints = self.experiment, self.folder / CHECKPOINTS_FOLDER
         if self.first and arrays:
             write_bytes(self.folder / ARRAYS_FILE, arrays)
-        tasks = experiment.tasks.build(self.folder / "split.json", progress=self.progress)
-        splits = splits_of(tasks)
+        split = self.folder / "split.json"
+        splits = splits_of(experiment.tasks.build(split, progress=self.progress))
         # Made before the folder is claimed, because it may raise.
         now = Clocked(started(experiment, splits.train.problem), np.zeros(()))
         if not experiment.steps and named(now.state.learner):
@@ -341,7 +339,7 @@ class _Training:
                     return
 
     def _moments(self, splits: Splits, state: TrainState) -> Generator[Moment]:
-        """The moments of the training from `state` on."""
+        """The loop of the training, from `state`."""
 
         def each(step: int, loss: float) -> bool:
             self.watch(step, {"loss": loss})
@@ -375,7 +373,7 @@ class _Training:
         improved, every = best and self.experiment.keep == "best", self.experiment.checkpoint_every
         if improved:
             checkpoint.save(self.folder / BEST_FOLDER, done, now)
-        # The newest is written after the best, so a resumed run never starts before its best.
+        # The newest is also written with the best, so a resumed run never starts before its best.
         if over or improved or done // every > before // every:
             checkpoint.save(self.folder / CHECKPOINTS_FOLDER, done, now)
 

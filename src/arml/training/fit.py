@@ -735,7 +735,7 @@ def _collected(
     update: Update,
     callbacks: Sequence[Callback],
 ) -> Fitted:
-    """The result of the loop, which is followed to its last step or to an early end."""
+    """Follow the loop to the last step or an early end. **Returns** the result of `fit`."""
     state, history, best = begun.state, [*begun.history], begun.learner
     falls = score_of(tasks.problem)[0] == "mse"
     for moment in loop:
@@ -772,7 +772,7 @@ def _usual(learner: MetaLearner | Fitted, problem: Problem) -> FitOptions:
         return FitOptions(**{f.name: getattr(made, f.name) for f in fields(FitOptions)})
     if not problem.spatial:
         return FitOptions(validation_tasks=200)
-    # On a CPU, convolutions are slow in a scan and in large batches of tasks.
+    # On a CPU, convolutions are slow in a scan and when batched over tasks.
     pictures: Json = {"batch": 4, "interval": 20, "validate_every": 200, "scan": False}
     return FitOptions(validation_tasks=200, chunk=at_once_by_default(problem), **pictures)
 
