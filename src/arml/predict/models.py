@@ -1,4 +1,4 @@
-"""Models that learn a task from its examples alone, and their weighted mean with the learner.
+"""Models that learn a task only from its examples, and their weighted mean with the learner.
 
 They are logistic regression on the inputs or on the edges of pictures; a Gaussian process for
 functions; for tables, logistic or ridge regression, and for larger tables a random forest and

@@ -151,7 +151,7 @@ class Evaluation:
         }
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """A summary in words; `names` are those of the examples."""
+        """A summary in words. `names` are the names of the examples."""
         wrong = [f"{names[i]}: {self.mistake(i)}" for i in self.mistakes]
         return [str(self), *filter(None, [self.warning]), *_first(wrong, "more mistakes")]
 
@@ -194,7 +194,7 @@ class Evaluation:
 @dataclass(frozen=True, eq=False, repr=False)
 class Reliability(Evaluation):
     """The quality of a classifier, measured by leaving examples out. `labels` and `probabilities`
-    are those of the examples that were left out; probabilities are means over the repeats."""
+    belong to the examples that were left out. Probabilities are means over the repeats."""
 
     checked: Places
     """The indices of the left-out examples in the support set."""
@@ -236,7 +236,7 @@ class Reliability(Evaluation):
         return float(np.quantile(top, 1 - level)) if len(top) else 0.0
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """The result in words; `names` are those of the support set's examples."""
+        """The result in words. `names` are the names of the examples in the support set."""
         lines, present = [str(self), *self.notes], np.unique(self.labels)
         if len(present) == 1:
             lines.append("only one class could be checked, so this result says little")
@@ -339,7 +339,7 @@ class NumberReliability:
         return np.sort(self.residuals, axis=0)[rank - 1]
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """The result in words; `names` are those of the examples."""
+        """The result in words. `names` are the names of the examples."""
         lines = [str(self), *self.notes]
         if len(self.targets) and not np.any(self.errors[ALWAYS_THE_MEAN]):
             lines.append("all targets are equal")

@@ -123,9 +123,8 @@ class OnnxEncoder(Encoder):
 def tokenizer_of(model: Path) -> Path | None:
     """The path of the tokenizer of an ONNX model of texts, or None."""
     folders = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
-    return next(
-        (one / _TOKENIZER_FILE for one in folders if (one / _TOKENIZER_FILE).is_file()), None
-    )
+    paths = [folder / _TOKENIZER_FILE for folder in folders]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def encoder_of(model: Path | str | None, **options: Any) -> Encoder | None:
