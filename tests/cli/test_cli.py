@@ -279,7 +279,7 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         ),
         (f"{points} points.csv --none", "--none is for classes: leave it out"),
         (f"{photos} --save taken", "is not empty: name another"),
-        (f"{photos} --save taken/file", "is a file, and no new or empty folder: name another"),
+        (f"{photos} --save taken/file", "is a file, not a new or empty folder: name another"),
         (f"{photos} --out taken", "is a folder: name a CSV file"),
         (f"{photos} --out taken/file", "would replace a file that is not CSV"),
         (f"{photos} --out {read}", "is a file that the command reads"),

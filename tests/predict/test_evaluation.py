@@ -41,7 +41,7 @@ def test_labels_are_classes_of_any_type():
     np.testing.assert_array_equal(
         places_of(["gro\u0308\u00dfe"], np.array(["gr\u00f6\u00dfe"])), [0]
     )
-    with pytest.raises(ValueError, match=r"'5' is none of the predictor's classes \(3, 7\)"):
+    with pytest.raises(ValueError, match=r"'5' is not one of .*classes \(3, 7\)"):
         places_of(["5"], np.array([3, 7]))
 
 

@@ -96,7 +96,7 @@ def test_vectors_of_photographs_with_weights_saved_and_pickled(tmp_path):
     assert predictor.can("novelty")
     assert not predictor.can("to_onnx")
     with pytest.raises(
-        ValueError, match="by LogisticRegression from photographs cannot become an ONNX"
+        ValueError, match="by LogisticRegression from photographs cannot be written as an ONNX"
     ):
         predictor.to_onnx(tmp_path / "file.onnx")
     predictor.save(tmp_path / "kept")
@@ -145,7 +145,7 @@ def test_an_estimator_around_an_estimator_and_one_of_no_library(tmp_path):
         (LogisticRegression, None, r"got a class: give LogisticRegression\(\)"),
         (LinearSVC(), None, "LinearSVC has no predict_proba: wrap it in CalibratedClassifierCV"),
         ("tables", PoissonRegressor(), "with predict_proba, got PoissonRegressor"),
-        ("tables-regression", "logistic-regression", "numbers to predict, got LogisticRegression"),
+        ("tables-regression", "logistic-regression", "numbers, got LogisticRegression"),
         ("regression2d", PoissonRegressor(), "estimators learn tables and inputs that become"),
         ("tables", "random-forst", "or name one of logistic-regression, "),
         ("tables", "tabicl", "tabicl is not installed: pip install tabicl"),

@@ -1,5 +1,5 @@
-"""Photographs, whose vectors a frozen model makes, and small pictures, whose pixels a meta-trained
-learner reads."""
+"""Photographs, which a frozen model turns into vectors, and small pictures, whose pixels a
+meta-trained learner reads."""
 
 from itertools import product
 from pathlib import Path
@@ -30,13 +30,13 @@ from arml.predict.together import together_in_space, together_in_time, warning
 from arml.results.files import Json
 
 THUMBNAIL_PIXELS = 96
-"""Pixels a side of the pictures of a report."""
+"""The side of the pictures in a report, in pixels."""
 PATCH_GRID = 4
-"""Patches of a picture on a side."""
+"""The number of patches along a side of a picture."""
 _PICTURES_LOOKED_AT = 15
-"""How many pictures are looked at to tell whether they are grey."""
+"""The largest number of pictures that are checked for grey."""
 MAX_GREY_DIFFERENCE = 8
-"""Pictures whose channels differ by less, in the mean, are grey: most such are drawings."""
+"""If the channels of a picture differ by less on average, it is grey, and most likely a drawing."""
 
 
 class Pictures(Inputs):
@@ -89,7 +89,7 @@ class Pictures(Inputs):
 
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is a patch of a `PATCH_GRID` by `PATCH_GRID` grid on the pixels that the learner
-        reads; it has the picture's mean colour then."""
+        reads. The mean colour of the picture replaces it."""
         size, crop = frame_of(learner)
         (pixels,) = pixels_of([file], size, crop=crop)
         hidden = np.stack([pixels] * (1 + PATCH_GRID**2))
@@ -104,8 +104,8 @@ class Pictures(Inputs):
 
 
 class Photographs(Pictures):
-    """Photographs `[h, w, 3]` of any size: a frozen model makes a vector of each. Meta-trained
-    learners may read these vectors, too."""
+    """Photographs `[h, w, 3]` of any size: a frozen model turns each into a vector. Meta-trained
+    learners may also read these vectors."""
 
     axes = 1
     spatial = False
@@ -139,9 +139,9 @@ class Photographs(Pictures):
     def better(
         self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
-        """The predictor of `starter`, which was trained on grey drawings and is tried on grey
-        pictures, if it predicts the examples better; also where no example can be left out (a class
-        has one, or copies of one)."""
+        """The predictor of `starter`, if it predicts the examples better, or if no example can be
+        left out because classes have one example or copies of one. It was trained on grey drawings,
+        and is tried on grey pictures only."""
         pictures = single_pictures(x)
         sampled = pixels_of(pictures[:: max(1, -(-len(pictures) // _PICTURES_LOOKED_AT))])
         spread = np.mean(np.ptp(sampled.astype(np.int16), axis=3), axis=(1, 2))
@@ -154,7 +154,7 @@ class Photographs(Pictures):
             found = one.reliability()
             assert isinstance(found, Reliability)
             if not len(found.labels):
-                reason = "the pictures are grey like drawings, and starter was trained on such"
+                reason = "the pictures are grey like drawings, and starter was trained on drawings"
                 return starter, reason
             own = found.probabilities[np.arange(len(found.labels)), found.labels]
             likely[name] = np.exp(np.mean(np.log(np.maximum(own, 1e-9))))  # their geometric mean
@@ -169,6 +169,6 @@ class Photographs(Pictures):
 
 
 def frame_of(learner: TaskLearner) -> tuple[int, Crop]:
-    """Pixels a side of the pictures that a learner reads, and the part that is cut off first."""
+    """The side in pixels of the pictures that a learner reads, and how they are cropped before."""
     found = learner.extractor
     return (learner.problem.features[0], False) if found is None else (found.size, found.crop)

@@ -1,4 +1,4 @@
-"""Photographs: a few of each class, and the features of a network that was trained on ImageNet."""
+"""The learner of photographs. It uses the features of a network that was trained on ImageNet."""
 
 from pathlib import Path
 
@@ -13,17 +13,17 @@ from arml.results.files import Json
 
 
 class PhotoLearner(EncodedLearner):
-    """Learns to tell a person's own classes from a few photographs of each.
+    """Learns a user's own classes from a few photographs of each.
 
-    Wherever it takes pictures, these are a list of files (paths), of Pillow's pictures, or of
-    arrays `[h, w, 3]` of any sizes, or one array `[n, h, w, 3]`; bytes, or floats in [0, 1]. It
-    also takes their vectors `[n, d]`, as `read` returns them.
+    Pictures are given as a list of files (paths), of Pillow images, or of arrays `[h, w, 3]` of any
+    size, or as one array `[n, h, w, 3]`. Arrays hold bytes, or floats in [0, 1]. Vectors `[n, d]`,
+    as `read` returns them, are accepted, too.
 
     **Arguments**
 
     - `model`: a frozen ONNX model of pictures; the package's own, EfficientNet-Lite0, if not given.
-    - `options`: `output`, `pool`, `size`, `mean`, `std` and `crop` of the model, if they are not
-      those of `preprocessor_config.json` or assumed: see `arml.datasets.features.Extractor`.
+    - `options`: `output`, `pool`, `size`, `mean`, `std` and `crop` of the model, if they differ
+      from `preprocessor_config.json` and from the defaults: see `arml.datasets.features.Extractor`.
     """
 
     def __init__(self, model: Path | str | Extractor | None = None, **options: object) -> None:

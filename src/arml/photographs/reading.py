@@ -1,4 +1,4 @@
-"""Pictures of all kinds as pixels: files, open files, bytes, Pillow's pictures, and arrays of any
+"""Reads the pixels of pictures: from files, open files, bytes, Pillow images, and arrays of any
 size."""
 
 import base64
@@ -18,7 +18,7 @@ from arml.datasets.folders import files_of
 from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
 _SMALL_PICTURE_SIDE = 32
-"""Pixels a side of the pictures that `starter` reads."""
+"""The side of the pictures that `starter` reads, in pixels."""
 PICTURE_TYPES = (str, bytes, os.PathLike, io.IOBase, Image.Image, Member)
 """The types of pictures that are not arrays."""
 
@@ -31,8 +31,8 @@ def pixels_of(
     progress: OnItem | None = None,
     bad: Bad | None = None,
 ) -> UInt8[np.ndarray, "n size size 3"]:
-    """Pictures of any size as pixels; stretched, unless `crop` first cuts off a part: see
-    `each`."""
+    """The pixels of pictures of any size. They are stretched to squares, unless `crop` first cuts
+    off a part. The other arguments are as in `each`."""
 
     def one(picture: object, place: int) -> np.ndarray:
         return sized(*content_of(picture, place), size, crop=crop)
@@ -80,14 +80,14 @@ def content_of(picture: object, place: int) -> tuple[str, bytes | np.ndarray]:
 def sized(
     where: str, content: bytes | np.ndarray, size: int, crop: Crop = False, tell: Tell = LOG.warning
 ) -> UInt8[np.ndarray, "size size 3"]:
-    """The pixels of a file's bytes, or of a picture of another size; `tell` gets doubts."""
+    """The pixels of a file's bytes, or of a picture of another size. `tell` gets remarks."""
     if isinstance(content, bytes):
         return decode(content, size=size, where=where, crop=crop, tell=tell)
     return resize(cropped(content, crop), size)
 
 
 def as_image(pixels: UInt8[np.ndarray, "side side 3"]) -> str:
-    """Pixels as the address of an image within a page."""
+    """Pixels as the data address of an image, for a page."""
     data = cv2.imencode(".jpg", pixels[..., ::-1])[1].tobytes()
     return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
 

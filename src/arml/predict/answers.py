@@ -1,4 +1,4 @@
-"""Answers about files: copies in a folder for each label, and a page that opens offline."""
+"""Answers about files: copies in one folder for each label, and an HTML page that works offline."""
 
 import shutil
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from arml.report.tables import Cell, Line, Table
 from arml.results.files import Json, write_bytes, write_text
 
 _MAX_CLASSES_SHOWN = 12
-"""Pictures of a list on the page."""
+"""The largest number of inputs in each list of the page."""
 UNSURE_LABEL = "unsure"
-"""The folder of pictures whose label is not probable enough, or that cannot be read."""
+"""The folder for files whose label is not probable enough."""
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """The name of a column of answers beside columns whose names are `taken`."""
+    """The name for a column of answers. If the name is `taken`, it gets the prefix `arml_`."""
     return free_name(f"arml_{name}", taken) if name in taken else name
 
 
@@ -29,25 +29,25 @@ class Answer(NamedTuple):
     """The answer about one file."""
 
     name: str
-    """Of the file."""
+    """The name of the file."""
     label: str
-    """Empty if it cannot be read."""
+    """The predicted label; empty if the file cannot be read."""
     probability: float
-    """Of the label."""
+    """The probability of the label."""
     novelty: float | None = None
     problem: str = ""
-    """Why it cannot be read."""
+    """Why the file cannot be read; empty if it can."""
 
     @property
     def shown(self) -> str:
-        """The probability with four digits; empty if it cannot be read."""
+        """The probability with four digits; empty if the file cannot be read."""
         return "" if self.problem else f"{self.probability:.4f}"
 
 
 def labels_of(
     predictor: Predictor, queries: Queries, names: Sequence[str], none: str | None = None
 ) -> list[Answer]:
-    """The answer to each query; `none` is the label of one that may belong to no class."""
+    """The answer to each query. A query that may lie outside of all classes is labelled `none`."""
     answers: list[Answer] = []
     for batch in queries.batches:
         chances = predictor.predict_proba(batch)
@@ -66,8 +66,8 @@ def labels_of(
 def numbers_of(
     predictor: Predictor, batches: Iterable[object], level: float
 ) -> dict[str, list[str]]:
-    """The columns of the predicted numbers, and of their intervals if the examples are enough for
-    the level."""
+    """The columns of the predicted numbers and, if there are enough examples for the level, of the
+    ends of their intervals."""
     digits, enough = digits_of(predictor.y), predictor.is_enough(level)
     names = ["prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if enough else [])]
     parts = []
@@ -82,12 +82,12 @@ def numbers_of(
 def sort_into(
     folder: Path, answers: Sequence[Answer], read: Callable[[int], bytes], above: float
 ) -> dict[str, int]:
-    """Copy files into a folder for each label, those with a probability below `above` into
-    `UNSURE_LABEL`; `read` gives the content of each. Returns how many each folder got.
+    """Copy each file into the folder of its label, or into `UNSURE_LABEL` if the probability is
+    below `above`. `read` returns the content of a file from its index.
 
-    A folder or file whose name is taken gets a number.
-
-    **Raises** `RunError` if the folder is not empty or cannot be written; nothing is left then.
+    If the name of a folder or file is taken, a number is added. Returns the number of files by
+    folder. **Raises** `RunError` if the folder is not empty or cannot be written. It then removes
+    the copies.
     """
     check_new(folder)
     counts: dict[str, int] = {}
@@ -97,16 +97,16 @@ def sort_into(
         name = label.replace("/", "_").replace("\\", "_").lstrip(".")
         folders[label] = _free(folder / (name or "_"), taken)
     try:
-        for place, answer in enumerate(answers):
+        for i, answer in enumerate(answers):
             if answer.problem:
                 continue
             label = answer.label if answer.probability >= above else ""
             own = folders[label]
             file = _free(own / answer.name.replace("\\", "/").rpartition("/")[2], taken)
-            write_bytes(file, read(place))
+            write_bytes(file, read(i))
             shown = own.name if label in ("", own.name) else f"{own.name} (the class {label!r})"
             counts[shown] = counts.get(shown, 0) + 1
-    except BaseException:  # such as a full disk: the same command can be given again
+    except BaseException:  # such as a full disk: the same command then works again
         for own in [folder] if new else folders.values():
             shutil.rmtree(own, ignore_errors=True)
         raise
@@ -114,7 +114,7 @@ def sort_into(
 
 
 def _free(path: Path, taken: set[Path]) -> Path:
-    """The path, with a number if it is taken already; it is taken then."""
+    """The path, with a number if it is taken; the result is added to `taken`."""
     found, number = path, 2
     while found in taken:
         found, number = path.with_name(f"{path.stem}-{number}{path.suffix}"), number + 1
@@ -129,21 +129,21 @@ def write_answers(
     answers: Sequence[Answer],
     shown: Mapping[str, Shown],
 ) -> None:
-    """Write one HTML file: how far the predictor of classes can be trusted, which examples are
-    doubtful, and the answers of which it is least and most certain.
+    """Write an HTML page about a classifier: how far to trust it, which examples are doubtful, and
+    its least and most certain answers.
 
     **Arguments**
 
-    - `names`: of its examples.
-    - `shown`: how each file is shown, by its name.
+    - `names`: the names of its examples.
+    - `shown`: how the page shows each file, by the name of the file.
 
     **Raises** `RunError` if it cannot be written.
     """
-    # Here, because it loads the package that draws figures.
+    # Imported here because it loads the package that draws figures.
     from arml.report.render import block, html
 
     found, many = predictor.reliability(), inputs_of(predictor.learner).many
-    assert isinstance(found, Reliability), "numbers have no labels to show"
+    assert isinstance(found, Reliability), "a regression has no labels to show"
     first = [names[int(np.argmax(predictor.y == k))] for k in range(len(found.classes))]
     doubts = [
         (names[found.checked[i]], found.mistake(i)) for i in found.mistakes[:_MAX_CLASSES_SHOWN]

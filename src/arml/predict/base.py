@@ -1,7 +1,7 @@
-"""The interfaces of every learner, and of every predictor: a task that was learned from a few
+"""The base classes of learners and of predictors. A predictor is a task that was learned from a few
 labelled examples.
 
-They load no JAX, which photographs do not need.
+This module does not load JAX, because photographs do not need it.
 """
 
 import abc
@@ -37,12 +37,12 @@ BY_LEARNER = "learner"
 CAPABILITIES = {
     "add": "learn more examples",
     "interval": "give intervals of numbers",
-    "matter": "say how much each part of an input matters",
+    "matter": "measure how much each part of an input matters",
     "novelty": "measure how far an input is from all classes",
-    "learning_curve": "say what more examples of each class would bring",
-    "to_onnx": "become an ONNX file",
+    "learning_curve": "estimate how much more examples of each class would gain",
+    "to_onnx": "be written as an ONNX file",
 }
-"""The methods that some predictors have, and what they do."""
+"""The methods that only some predictors have, and what each of them does, for messages."""
 L = TypeVar("L", bound="TaskLearner")
 P = TypeVar("P", bound="Predictor")
 Read = Any
@@ -52,11 +52,11 @@ _LIMITS_OF_CAPABILITIES = {
     "novelty": ", for classes",
     "learning_curve": ", for classes",
 }
-"""What a capability is for, if it is not for both."""
+"""The tasks to which a capability is limited, numbers or classes, for messages."""
 
 
 class TaskLearner(abc.ABC):
-    """Learns a user's tasks; its subclasses define how.
+    """Learns a user's tasks. Its subclasses define how.
 
         isinstance(arml.load("regression2d"), arml.TaskLearner)
 
@@ -66,28 +66,28 @@ class TaskLearner(abc.ABC):
     problem: "Problem"
     """The problem that it was built for."""
     families: tuple[str, ...]
-    """Its training data."""
+    """The names of its training data."""
     estimator: object = None
-    """The estimator of scikit-learn that learns in its place: see `arml.predict.scikit`."""
+    """The estimator of scikit-learn that learns the tasks instead: see `arml.predict.scikit`."""
 
     @property
     @abc.abstractmethod
     def kind(self) -> Form:
-        """The kind of inputs that it takes from its user."""
+        """The kind of inputs that a user gives."""
 
     @property
     def extractor(self) -> "Extractor | None":
-        """The frozen ONNX model that makes its inputs of pictures, if there is one."""
+        """The frozen ONNX model that turns pictures into its inputs, or None."""
         return None
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for its user."""
+        """Remarks for the user."""
         return []
 
     def with_model(self: L, model: Path | str | None) -> L:
-        """The same, with another file of its frozen model. **Raises** `ValueError` if it has no
-        such model."""
+        """The same learner with another file of its frozen model. **Raises** `ValueError` if it
+        has no frozen model."""
         if model is not None:
             raise ValueError(
                 "this learner uses no frozen model: leave --model out, or name one of "
@@ -96,10 +96,10 @@ class TaskLearner(abc.ABC):
         return self
 
     def with_estimator(self: L, estimator: object, kind: str = "") -> L:
-        """The same, whose tasks of this kind an estimator learns: see `arml.predict.scikit`.
-        **Raises** `ValueError` for a learner without such tasks, and for another estimator."""
+        """A copy of this learner; an estimator learns its tasks of this kind. **Raises**
+        `ValueError` if it has no such tasks, or if the estimator is for other tasks."""
         if not kind:
-            raise ValueError("estimators learn tables and inputs that become vectors, no others")
+            raise ValueError("estimators learn only tables and inputs that become vectors")
         other: L = object.__new__(type(self))
         vars(other).update(vars(self), estimator=estimator_of(estimator, kind))
         return other
@@ -127,13 +127,13 @@ class TaskLearner(abc.ABC):
         progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
-        """The inputs as arrays, checked; `what` is their name in errors. `bad` gets the problems of
-        those that cannot be read, by their places. **Raises** `ValueError` for inputs that cannot
-        be read."""
+        """Check inputs and return them as arrays. `what` is their name in errors. `bad`, if given,
+        gets the problems of inputs that cannot be read, by index. **Raises** `ValueError` for
+        inputs that cannot be read."""
 
 
 class Predictor(abc.ABC):
-    """A learned task, whatever its inputs are.
+    """A learned task of any kind of inputs.
 
         predictor = arml.adapt("regression2d", [[0, 1], [1, 1], [2, 1]], [0.0, 1.0, 2.0])
         predictor.predict([[1.5, 1]]), predictor.can("interval"), predictor.can("novelty")
@@ -153,23 +153,23 @@ class Predictor(abc.ABC):
     y: np.ndarray
     """The indices of their labels among `classes` `[n]`, or their targets `[n, targets]`."""
     groups: Numbers | None = None
-    """Examples that belong together have the same number; None if none do."""
+    """Examples that belong together have the same number; None without groups."""
     schema: object = ""
-    """Of a table: how each column is read; its text has a line for each."""
+    """How each column of a table is read. As a text it has a line for each column."""
     model: str = BY_LEARNER
     """The model that predicts."""
     models: tuple[str, ...] = (BY_LEARNER,)
     """The models that can predict."""
     columns: tuple[str, ...] | None = None
-    """Of a table: the names of the inputs."""
+    """The names of the input columns of a table."""
     target: str | None = None
-    """Of a table: the name of the column that it predicts."""
+    """The name of the column of a table that it predicts."""
     most = MAX_FOLDS
-    """Folds of its check at most."""
+    """The largest number of folds in its check."""
     flat = False
-    """Whether one target came without an axis of its own."""
+    """Whether the targets came as `[n]` instead of `[n, 1]`."""
     prior_in_words = ""
-    """The frequencies of the classes that its probabilities assume, if it has a prior."""
+    """The class frequencies that its probabilities assume, in words; empty without a prior."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Predictor(abc.ABC):
 
     @property
     def support(self) -> dict[str, np.ndarray]:
-        """The examples by the names of the constructor's arguments, as `save` writes them."""
+        """The examples as `save` writes them, by the names of the constructor's arguments."""
         every = {"x": self.x, "y": self.y}
         more = {"sample_weight": self.sample_weight, "groups": self.groups}
         return every | {name: array for name, array in more.items() if array is not None}
@@ -213,18 +213,18 @@ class Predictor(abc.ABC):
         return self.classes
 
     def can(self, what: str) -> bool:
-        """Whether it has one of the `CAPABILITIES`, by the name of the method.
+        """Whether it has the capability of this name: see `CAPABILITIES`.
 
         **Raises** `ValueError` for another name."""
         if what not in CAPABILITIES:
-            raise ValueError(f"no capability {what!r}: expected {' or '.join(CAPABILITIES)}")
+            raise ValueError(f"unknown capability {what!r}: expected {' or '.join(CAPABILITIES)}")
         numbers = {"interval": True, "novelty": False, "learning_curve": False}
         suits = numbers.get(what, self.classes is None) == (self.classes is None)
         fixed = what == "to_onnx" and self.learner.estimator is not None
         return suits and not fixed and what in self.learner.kind.can
 
     def need(self, what: str) -> None:
-        """Raise `ValueError` unless it has this capability, which says who has it."""
+        """Raise `ValueError` without this capability; the message lists the kinds that have it."""
         if not self.can(what):
             raise self._lacking(what)
 
@@ -246,9 +246,9 @@ class Predictor(abc.ABC):
         cannot be written, or if the folder holds something else."""
 
     def add(self, x: object, y: object) -> "Predictor":
-        """A predictor that has learned from these examples, too; they may be of new classes. Each
-        has the weight 1 and is a group of its own. Nothing is trained again: the learner adapts to
-        all examples, as `adapt` does. This predictor stays as it is. **Raises** as `adapt`."""
+        """A predictor that has also learned from these examples, which may be of new classes. Each
+        of them has the weight 1 and its own group. Nothing is trained again: the learner adapts to
+        all examples, as in `adapt`. This predictor does not change. **Raises** as `adapt`."""
         more, weight = self.learner.read(x, "support inputs"), self.sample_weight
         labels, groups = self._joined(y, len(more))
         # Bytes of pixels become floats where the others are floats.
@@ -257,25 +257,24 @@ class Predictor(abc.ABC):
             weight = np.append(weight, np.ones(len(more)))
         added = self.learner.adapt(np.concatenate(both), labels, weight, groups=groups)
         added.columns, added.target = self.columns, self.target
-        added.model = (
-            self.model if self.model in added.models else BY_LEARNER
-        )  # they may be too many
+        # With more examples some models may be unavailable.
+        added.model = self.model if self.model in added.models else BY_LEARNER
         return added
 
     def interval(self, x: object, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of an interval around each predicted number: about `level` of new targets lie
-        within, if they are drawn as the examples were. **Raises** `ValueError` as `predict`, and
-        for a level that so few examples cannot give."""
+        """The ends of an interval around each predicted number. About `level` of new targets lie
+        within, if they come from the same source as the examples. **Raises** `ValueError` as
+        `predict`, and if there are too few examples for the level."""
         raise self._lacking("interval")
 
     def matter(self) -> dict[str, float]:
-        """How much each part of the inputs matters, such as a column: by how much the mean
-        log-probability of an example's answer falls without it. The largest comes first."""
+        """How much each part of the inputs, such as a column, matters: the fall of the mean
+        log-probability of the correct answers without that part. The largest comes first."""
         raise self._lacking("matter")
 
     def to_onnx(self, path: Path | str) -> None:
         """Write it as one ONNX file, which runs without this package (extra `onnx`): see
-        `arml.predict.onnx`. A frozen network is inside, and pictures may be of any size. **Raises**
+        `arml.predict.onnx`. It includes a frozen network and reads pictures of any size. **Raises**
         `ValueError` if ONNX lacks an operation; `RunError` if it cannot be written."""
         self.need("to_onnx")
         from arml.predict.onnx import write_predictor  # it loads JAX
@@ -284,17 +283,17 @@ class Predictor(abc.ABC):
         write_predictor(Path(path), self._traced(), self.problem, self.classes, extractor)
 
     def _traced(self) -> Callable[[Numeric], Numeric]:
-        """The function from inputs to log-odds (of photographs with their novelty) or targets, by
-        `jax.numpy`."""
+        """The function from inputs to log-odds (for photographs also the novelty) or to targets,
+        written with `jax.numpy`."""
         raise self._lacking("to_onnx")
 
     def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
-        """How far each input is from all classes; above 1 it may belong to none. `errors` as in
-        `predict`. Only predictors have it whose measure tells more than the probabilities."""
+        """How far each input is from all classes. Above 1, the input may lie outside of them all.
+        `errors` is as in `predict`. Kinds whose probabilities show this as well lack it."""
         raise self._lacking("novelty")
 
     def read(self, x: object, bad: Bad | None = None) -> Read:
-        """The inputs as every method takes them, too, checked and converted; `bad` as in
+        """Check and convert inputs. Every method also accepts the result. `bad` is as in
         `TaskLearner.read`."""
         return self.learner.read(x, bad=bad)
 
@@ -306,41 +305,41 @@ class Predictor(abc.ABC):
             return self.read(x), []
         bad: Bad = {}
         inputs = self.read(x, bad)
-        for place, problem in bad.items():
-            item = x[place] if isinstance(x, list | tuple) else x if len(inputs) == 1 else None
-            named = item if isinstance(item, str | Path) else f"{self.learner.kind.one} {place + 1}"
+        for i, problem in bad.items():
+            item = x[i] if isinstance(x, list | tuple) else x if len(inputs) == 1 else None
+            named = item if isinstance(item, str | Path) else f"{self.learner.kind.one} {i + 1}"
             LOG.warning("%s cannot be read: %s", named, problem)
         return inputs, [*bad]
 
     @abc.abstractmethod
     def _outputs(self, inputs: Read) -> Float[np.ndarray, "n outputs"]:
-        """The log-odds `[n, classes]` or the targets `[n, targets]` of inputs that were read."""
+        """The log-odds `[n, classes]` or the targets `[n, targets]` of the results of `read`."""
 
     @abc.abstractmethod
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
-        """Learn from some of the examples alone, and predict others: the probabilities, or the
-        targets, by each model."""
+        """Learn from the examples `train` only, and predict the examples `test`: the probabilities
+        or the targets, by model."""
 
     def __getstate__(self) -> dict[str, object]:
-        # Compiled functions cannot be pickled, and everything that is cached can be made again.
+        # Compiled functions cannot be pickled, and cached values can be computed again.
         every = [item for base in type(self).__mro__ for item in vars(base).items()]
         cached = {name for name, value in every if isinstance(value, cached_property)}
         return {k: v for k, v in vars(self).items() if k not in cached - {"weights"}}
 
     def predict(self, x: object, none: str | None = None, errors: str = "raise") -> np.ndarray:
-        """The label of each input `[n]`, or its targets: `[n, targets]`, `[n]` if `y` was so.
+        """The label of each input `[n]`, or its targets `[n, targets]`; `[n]` if `y` was `[n]`.
 
         **Arguments**
 
-        - `none`: the label of queries that may belong to none of the classes: photographs whose
-          `novelty` is above 1, and other inputs if the probability of their class is below that of
-          95% of the examples when these are left out.
-        - `errors`: "skip" gives pictures that cannot be read the label None, and probabilities and
-          numbers of NaN, and the logger "arml" says why.
+        - `none`: the label of queries that may lie outside of all classes: photographs whose
+          `novelty` is above 1, and other inputs if their class is less probable than the predicted
+          classes of 95% of the examples, when these are left out.
+        - `errors`: with "skip", an input that cannot be read gets the label None, or NaN for
+          numbers and probabilities, and the logger "arml" gets the reason.
 
         **Raises** `ValueError` for inputs that cannot be read."""
         if self.classes is None and none is not None:
-            raise ValueError("numbers have no classes: leave none out")
+            raise ValueError("a regression has no classes: leave out the argument `none`")
         inputs, bad = self._reading(x, errors)
         outputs = self._outputs(inputs)
         if self.classes is None:
@@ -358,7 +357,7 @@ class Predictor(abc.ABC):
         return labels
 
     def outside(self, x: object, chances: Float[np.ndarray, "n classes"]) -> Bool[np.ndarray, " n"]:
-        """Whether each input with these probabilities may belong to none of the classes: see
+        """Whether each input with these probabilities may lie outside of all classes: see
         `predict`."""
         found = self.reliability()
         assert isinstance(found, Reliability)
@@ -374,38 +373,38 @@ class Predictor(abc.ABC):
         return chances
 
     def using(self: P, model: str) -> P:
-        """The same, predicting with another of its `models`. **Raises** `ValueError` for another
+        """The same predictor with another of its `models`. **Raises** `ValueError` for an unknown
         name."""
         if model not in self.models:
             raise ValueError(
-                f"no model {model!r} predicts such tasks: choose {' or '.join(self.models)}"
+                f"model {model!r} cannot predict this task: choose {' or '.join(self.models)}"
             )
         return self
 
     def with_prior(self, prior: object) -> "Predictor":
-        """The same, for other frequencies of the classes. **Raises** `ValueError` for a prior that
+        """The same predictor for other class frequencies. **Raises** `ValueError` for a prior that
         it cannot use."""
         raise ValueError("this predictor has no prior: use a learner such as photos")
 
     def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
-        """How inputs are predicted whose labels `y` are known: the accuracy of each class, the
+        """Compare predictions with the known labels `y`: the accuracy of each class, the
         confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
         label that is not among `classes`."""
         return Evaluation(self.labels, places_of(y, self.labels), self.predict_proba(x))
 
     def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
-        """The accuracy on examples that are left out, by the number of examples of each class that
-        are learned from: what more of them would bring. The last is that of all; empty for fewer
-        than three."""
+        """The accuracy on left-out examples, by the number of examples of each class from which it
+        learns. The curve shows what more examples would gain. The last point uses all examples. It
+        is empty if no class has three examples."""
         self.need("learning_curve")
-        if (most := int(np.bincount(self.y).max())) < 3:
+        most = int(np.bincount(self.y).max())
+        if most < 3:
             return {}
-        places = range(len(self.labels))
 
         def refit(size: int, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
             train = train[np.argsort(self._same[train], kind="stable")]
             train = np.random.default_rng(size).permutation(train)
-            first = [train[self.y[train] == k][:size] for k in places]
+            first = [train[self.y[train] == k][:size] for k in range(len(self.labels))]
             return self._refit(np.sort(np.concatenate(first)), test)
 
         given = self.y, self.labels, self._same, self.groups, self.model
@@ -419,26 +418,26 @@ class Predictor(abc.ABC):
         return {**curve, most: found.accuracy}
 
     def reliability(self, groups: object = None) -> Reliability | NumberReliability:
-        """How far it can be trusted: its accuracy or error on examples that are left out, of all
-        models, and which examples look mislabelled. Each fold learns anew, and nothing that reads
-        labels is kept from one fold to the next. Computed once.
+        """How far it can be trusted: the accuracy or error of all its models on left-out examples,
+        and which examples look mislabelled. Each fold learns from the beginning, and keeps nothing
+        that another fold learned from labels. The result is cached.
 
         **Arguments**
 
-        - `groups`: a value for each example; those with the same are left out together, such as
-          several rows of one person. Those of `adapt` if not given.
+        - `groups`: a value for each example, such as a person's name. Examples with the same value
+          are left out together. By default the groups of `adapt` are used.
 
-        **Raises** `ValueError` for another number of groups."""
+        **Raises** `ValueError` unless there is one group for each example."""
         if groups is None:
             return self._reliability
         other = copy.copy(self)
-        vars(other).pop("weights", None)  # of folds without these groups
+        vars(other).pop("weights", None)  # they come from folds without these groups
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
     def _joined(self, y: object, n: int) -> tuple[list[object], Numbers | None]:
-        """The answers of all examples when `n` with the answers `y` are added, and their groups:
-        each new one is a group of its own. **Raises** `ValueError` for another number."""
+        """The answers and groups of all examples, with `n` new ones that have the answers `y`. Each
+        new example gets its own group. **Raises** `ValueError` unless `y` has `n` answers."""
         known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
         if others.shape[:1] != (n,):
             raise ValueError(
@@ -451,7 +450,7 @@ class Predictor(abc.ABC):
         return [*known.tolist(), *others.tolist()], groups
 
     def equal_examples(self, x: object) -> int:
-        """How many of the inputs equal examples."""
+        """The number of inputs that are equal to an example."""
         return equal_rows_of(self.read(x), self.x)
 
     @cached_property
@@ -463,42 +462,42 @@ class Predictor(abc.ABC):
 
     @cached_property
     def _parts(self) -> list[tuple[Places, Places]]:
-        """The folds by which models are weighted."""
+        """The folds that determine the weights of the models."""
         classes = self.classes is not None
         return [*folds(self.y, self._same, self.groups, classes=classes, most=self.most)]
 
     @property
     def _independent(self) -> int:
-        """How many examples, copies or groups can be left out."""
+        """The number of units (examples, sets of copies, or groups) that can be left out."""
         return len(np.unique(units_of(self.y, self._same, self.groups)))
 
     def is_enough(self, level: float) -> bool:
-        """Whether the examples are enough for intervals that hold `level` of new numbers."""
+        """Whether there are enough examples for intervals that contain `level` of new numbers."""
         return conformal_rank(level, self._independent) is not None
 
     @cached_property
     def _same(self) -> Numbers:
-        """Equal examples have one number."""
+        """A number for each example; equal examples have the same number."""
         return equal_inputs(self.x, self.learner.kind.near)
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
-        """The vectors of inputs, in which the learner compares them with the classes; None for a
-        learner that adapts all of its weights."""
+        """The vectors by which the learner compares inputs with the classes; None for a learner
+        that adapts all of its weights."""
         return None
 
     def reading(self) -> Float[np.ndarray, "prototypes vertices"] | None:
-        """How much each prototype of the task reads each vertex of the meta-knowledge graph, rows
-        with sum one; for class prototypes a row is a class. None for a learner without a graph."""
+        """How much each prototype of the task reads each vertex of the meta-knowledge graph; each
+        row sums to one. A class prototype is a class. None for a learner without a graph."""
         return None
 
 
 def equal_rows_of(rows: np.ndarray, examples: np.ndarray) -> int:
-    """How many rows equal examples."""
+    """The number of rows that are equal to an example."""
     known = {row.tobytes() for row in np.ascontiguousarray(examples)}
     return sum(row.tobytes() in known for row in np.ascontiguousarray(rows, examples.dtype))
 
 
 def softmax(logits: Numeric, xp: ModuleType = np) -> Numeric:
-    """The probabilities of log-odds `[n, classes]`; with `jax.numpy` as `xp` it can be traced."""
+    """The probabilities of log-odds `[n, classes]`; with `jax.numpy` as `xp` JAX can trace it."""
     chances = xp.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     return chances / chances.sum(axis=1, keepdims=True)

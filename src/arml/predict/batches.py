@@ -1,7 +1,7 @@
-"""Many predictions: batches of pictures or rows, for Ray Data, Dask, Spark and the command line.
+"""Predictions of batches of pictures or rows, for Ray Data, Dask, Spark and the command line.
 
 `predict_parts` divides a source into parts, which the workers of a Ray cluster read, predict and
-write: memory does not grow with the source, and a part that is there is not made again.
+write. Memory does not grow with the source, and finished parts are not computed again.
 """
 
 import json
@@ -30,28 +30,27 @@ from arml.results.folder import CONFIG_FILE
 from arml.results.machine import extra
 
 CONTENT_COLUMNS = ("bytes", "image")
-"""Columns of the contents of files, which the answers do not repeat."""
+"""Columns that hold the contents of files. The answers do not repeat them."""
 ANSWER_COLUMNS = ("prediction", "low", "high"), ("label", "probability", "novelty")
-"""Columns of the answers: numbers, and classes."""
+"""The columns of answers, for a regression and for a classification."""
 _AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
-"""Pictures or rows of a batch, and pictures of a part."""
+"""The pictures or rows of a batch, the pictures of a part, and the ending of a table's name."""
 
 
 class BatchPredictor:
-    """Predicts batches: mappings of columns, or pandas' frames.
+    """Predicts batches: mappings of columns, or pandas data frames.
 
         pool = ray.data.ActorPoolStrategy(min_size=1, max_size=8)
         photos = ray.data.read_binary_files("photos/", include_paths=True)
         photos.map_batches(BatchPredictor, fn_constructor_args=["my-predictor"], compute=pool)
 
     A batch has a column of files (`bytes`, `image`, `path` or `file`: contents, pixels, addresses,
-    mappings), or the columns of the table that the predictor has learned. The answer has the
-    batch's columns without bytes; `label`, `probability` and `novelty`, or `prediction`, `low` and
-    `high`; and last `error`, empty for an input that could be read. A name that the batch has, too,
-    gets the prefix `arml_`.
-
-    `predictor` is its folder, `model` the frozen network if it is not that of the package, and
-    `level` the share of new numbers that lie from `low` to `high`.
+    mappings), or the columns of the table that the predictor has learned. The answer repeats the
+    columns of the batch, except for contents of files. It adds `label`, `probability` and
+    `novelty`, or `prediction`, `low` and `high`. The last column, `error`, is empty if the input
+    could be read. If the batch already has a column of that name, the new name is prefixed with
+    `arml_`. `predictor` is the folder of a predictor, `model` is its frozen network if the package
+    lacks it, and `level` is the share of new numbers between `low` and `high`.
     """
 
     def __init__(
@@ -65,16 +64,16 @@ class BatchPredictor:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """The predictor, as it was saved."""
+        """The saved predictor."""
         return load_predictor(self.folder, self.model)
 
     @property
     def kind(self) -> Inputs:
-        """How its inputs are read."""
+        """The kind of its inputs."""
         return inputs_of(self.predictor.learner)
 
     def __call__(self, batch: Any) -> Any:
-        """The answers to a batch, of the same kind."""
+        """The answers to a batch, as a mapping or a data frame like the batch."""
         columns = {str(name): list(batch[name]) for name in batch}
         errors = np.full(len(next(iter(columns.values()))), "", object)
         known = self.kind.cells
@@ -88,26 +87,27 @@ class BatchPredictor:
         kept = {name: np.asarray(batch[name]) for name in batch if name not in CONTENT_COLUMNS}
         answers = dict(kept)
         for name, values in self._answers(x).items():
-            own = np.full(len(errors), *(("", object) if name == "label" else (np.nan,)))
+            blank, kind = ("", object) if name == "label" else (np.nan, float)
+            own = np.full(len(errors), blank, kind)
             own[errors == ""] = values
             answers[free_name(name, kept)] = own
         answers[free_name("error", kept)] = errors
         return answers if isinstance(batch, Mapping) else type(batch)(answers, index=batch.index)
 
     def _read(self, cells: list[Any], errors: np.ndarray) -> np.ndarray | None:
-        """The inputs that can be read, None if none can; the `errors` of the others are set."""
+        """The inputs that can be read, or None without such inputs. Sets the other `errors`."""
         bad: Bad = {}
         each = [c.get("bytes") or c["path"] if isinstance(c, Mapping) else c for c in cells]
         found: np.ndarray = self.predictor.learner.read(each, bad=bad)
-        for place, problem in bad.items():
-            item = each[place]
+        for i, problem in bad.items():
+            item = each[i]
             named = getattr(item, "where", item if isinstance(item, str) else "")
             said = problem if named in problem else f"{named}: {problem}"
-            errors[place] = " ".join(said.split())
+            errors[i] = " ".join(said.split())
         return found[errors == ""] if len(bad) < len(cells) else None
 
     def _answers(self, x: object) -> dict[str, Any]:
-        """The columns of the answers to these inputs; to none if they are None."""
+        """The columns of the answers to these inputs; all values are NaN if `x` is None."""
         predictor = self.predictor
         values: dict[str, Any] = dict.fromkeys(
             ANSWER_COLUMNS[predictor.classes is not None], np.nan
@@ -128,10 +128,10 @@ class BatchPredictor:
 
 
 def parts_of(source: str, suffixes: Collection[str], many: str) -> tuple[Any, list[list[str]]]:
-    """The file system of a source, and the files of each part: some with these suffixes, or one
-    Parquet file.
+    """The file system of a source, and the files of each part: several files with these suffixes,
+    or one Parquet file.
 
-    **Raises** `ValueError` if nothing is there.
+    **Raises** `ValueError` if the source has no such files.
     """
     import pyarrow as pa
     from pyarrow.dataset import dataset
@@ -141,7 +141,7 @@ def parts_of(source: str, suffixes: Collection[str], many: str) -> tuple[Any, li
         found = dataset(source, pa.schema([]), "parquet")
         names = sorted(found.files)
     except OSError as error:
-        raise ValueError(f"no source at {source} ({error}): check it") from error
+        raise ValueError(f"no source at {source} ({error}): check the path") from error
     files, tables = found.filesystem, [name for name in names if name.endswith(TABLE)]
     pictures = [] if tables else [name for name in names if has_suffix(name, suffixes)]
     if source.endswith(".txt"):
@@ -152,7 +152,7 @@ def parts_of(source: str, suffixes: Collection[str], many: str) -> tuple[Any, li
     elif others := sorted({*names} - {*tables, *pictures}):
         kind = "Parquet files" if tables else many
         some = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        LOG.warning("left out %d of %d files (no %s): %s", len(others), len(names), kind, some)
+        LOG.warning("left out %d of %d files (not %s): %s", len(others), len(names), kind, some)
     parts = [[name] for name in tables]
     parts = parts or [pictures[i : i + PART] for i in range(0, len(pictures), PART)]
     if not parts:
@@ -161,7 +161,7 @@ def parts_of(source: str, suffixes: Collection[str], many: str) -> tuple[Any, li
 
 
 class PartWriter:
-    """A worker, with one core: reads a part, predicts it, and writes it as a Parquet file."""
+    """A worker with one core. It reads a part, predicts it, and writes the answers in Parquet."""
 
     def __init__(self, predict: BatchPredictor, files: Any, out: Path) -> None:
         os.environ["NPROC"] = "1"
@@ -184,16 +184,16 @@ class PartWriter:
             yield {"path": some, "bytes": [Member(name, partial(read, name)) for name in some]}
 
     def __call__(self, row: dict[str, str]) -> dict[str, int]:
-        """Carry out the part of a row; returns how many answers there are, and errors of them."""
+        """Predict the part in this row. Returns the number of answers, and of errors among them."""
         import pyarrow as pa
         from pyarrow.dataset import dataset
         from pyarrow.parquet import ParquetWriter
 
-        counts, place = np.zeros(2, int), self.out / row["name"]
+        counts, path = np.zeros(2, int), self.out / row["name"]
         names, kinds = json.loads(row["files"]), dict[str, Any]()
-        if names[0].endswith(TABLE):  # the cells of a batch may be empty, and show no type
+        if names[0].endswith(TABLE):  # a batch of empty cells does not show their types
             kinds = {one.name: one.type for one in dataset(names, filesystem=self.files).schema}
-        with ExitStack() as opened, open(f"{place}.part", "wb") as file:
+        with ExitStack() as opened, open(f"{path}.part", "wb") as file:
             writer = None
             for batch in self._batches(names):
                 found = self.predict(batch)
@@ -202,22 +202,22 @@ class PartWriter:
                 writer.write_table(table.cast(writer.schema))
                 counts += table.num_rows, np.sum([*found.values()][-1] != "")
             opened.close()
-        os.replace(f"{place}.part", place)
+        os.replace(f"{path}.part", path)
         return {"answers": int(counts[0]), "errors": int(counts[1])}
 
 
 def predict_parts(
     predict: BatchPredictor, source: str, out: Path, *, on: str, watch: Callable[[int, int], None]
 ) -> dict[str, int]:
-    """Predict a source, which may be an address that pyarrow reads, on a Ray cluster, and write the
-    answers as Parquet files in `out`. The same call makes the parts that are not there.
+    """Predict a source, a path or an address that pyarrow reads, on a Ray cluster, and write the
+    answers as Parquet files in `out`. A later call computes only the missing parts.
 
-    `on` is as in `arml.experiment.workers.cluster`; `watch` is called with the number of parts that
-    are done, and of all.
+    `on` is as in `arml.experiment.workers.cluster`. `watch` is called with the number of finished
+    parts and of all parts.
 
-    **Returns** the number of `answers` and of `errors` that it made.
+    **Returns** the number of `answers` and of `errors` that this call made.
 
-    **Raises** `ValueError` in one line for a source or a cluster that is not there, and `RunError`
+    **Raises** `ValueError` in one line if the source or the cluster is not found, and `RunError`
     if `out` holds the answers of another predictor, level or source.
     """
     data = extra("ray.data", "ray", "--on ray")
@@ -229,7 +229,7 @@ def predict_parts(
     made = {path.name for path in out.glob(f"*{TABLE}")}
     if made - named.keys():
         raise RunError(
-            f"{out} holds the answers of another predictor, level or source: name another"
+            f"{out} holds the answers of another predictor, level or source: name another folder"
         )
     rows = [{"name": k, "files": json.dumps(one)} for k, one in named.items() if k not in made]
     counts, done = {"answers": 0, "errors": 0}, len(made)

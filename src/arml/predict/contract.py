@@ -1,5 +1,5 @@
-"""The contract that every predictor keeps, whatever its inputs are; and `arml check`, which runs it
-on somebody's own kind of inputs, and the contract of methods on methods, networks and tasks."""
+"""The contract of every predictor. `arml check` runs it on a registered kind of inputs, and the
+contract of methods on a method, a network or a kind of tasks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from arml.predict.kinds import named_kind
 from arml.predict.loading import load, load_predictor
 
 Labels = list[Any]
-"""Labels, or numbers."""
+"""The labels of examples, or their numbers."""
 
 
 def check(part: str, name: str) -> Iterator[Finding]:
@@ -26,9 +26,9 @@ def check(part: str, name: str) -> Iterator[Finding]:
         [finding for finding in check("tasks", "functions") if not finding.passed]
 
     A method is checked on small tasks of each kind that it is made for. A network is checked with
-    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. Of tasks a
-    hundred are drawn, and looked at. A kind of inputs learns its `examples`. The values come one by
-    one, because each check compiles a program.
+    MAML on the kinds of tasks that it can read; grouped convolutions give a warning. For a kind of
+    tasks, a hundred tasks are drawn and inspected. A kind of inputs learns its `examples`. The
+    findings come one by one, because each check compiles a program.
 
     **Arguments**
 
@@ -42,18 +42,18 @@ def check(part: str, name: str) -> Iterator[Finding]:
     kind = named_kind(name)
     if kind.trained:
         raise ValueError(
-            f"the learners of {name} are meta-trained: check one of them by "
+            f"the learners of {name} are meta-trained: check one of them with "
             "arml.predict.contract.check_predictor"
         )
     yield from check_predictor(f"inputs {name}", load(name), *kind.examples())
 
 
 def check_predictor(subject: str, learner: TaskLearner, x: object, y: Labels) -> Iterator[Finding]:
-    """Run the contract on what a learner learns from these examples: of two classes or more, four
-    of each at least, or numbers. They differ, and the first of each class come first."""
+    """Run the contract on the predictor that a learner makes of these examples: numbers, or two or
+    more classes with at least four examples each. All examples must be different."""
     try:
         predictor = learner.adapt(x, y)
-    except Exception as error:  # somebody's own code runs here
+    except Exception as error:  # a user's own code runs here
         yield Finding(subject, "learns_its_examples", " ".join(str(error).split()), False)
         return
     for one in CHECKS:
@@ -61,7 +61,7 @@ def check_predictor(subject: str, learner: TaskLearner, x: object, y: Labels) ->
 
 
 def _some(x: Any, places: Sequence[int]) -> Any:
-    """Some of the examples, as they came."""
+    """The examples with these indices, as the user gave them."""
     if isinstance(x, dict):
         return {name: [cells[i] for i in places] for name, cells in x.items()}
     return x[list(places)] if isinstance(x, np.ndarray) else [x[i] for i in places]
@@ -79,11 +79,11 @@ def check_answers_are_labels_or_numbers(predictor: Predictor, x: object, y: Labe
         return
     require({*predictor.classes.tolist()} == {*y}, "classes are not the labels of the examples")
     chances = predictor.predict_proba(x)
-    require(chances.shape == (len(y), len(predictor.classes)), f"got {chances.shape}")
+    require(chances.shape == (len(y), len(predictor.classes)), f"probabilities are {chances.shape}")
     np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
     require(
         bool(np.all(predictor.classes[chances.argmax(axis=1)] == answers)),
-        "predict is not the most probable class",
+        "predict does not give the most probable class",
     )
 
 
@@ -96,10 +96,10 @@ def check_each_query_is_answered_by_itself(predictor: Predictor, x: object, y: L
 def check_it_says_how_far_to_trust_it(predictor: Predictor, x: object, y: Labels) -> None:
     found = predictor.reliability()
     names = [f"example {i + 1}" for i in range(len(y))]
-    require(all("\n" not in line for line in found.lines(names)), "a line has an end within")
+    require(all("\n" not in line for line in found.lines(names)), "a line has a line break")
     if predictor.classes is not None:
         marks, right = predictor.evaluate(x, y), np.mean(predictor.predict(x) == np.asarray(y))
-        require(abs(marks.accuracy - right) < 1e-6, "evaluate gives another accuracy than predict")
+        require(abs(marks.accuracy - right) < 1e-6, "evaluate and predict differ in accuracy")
 
 
 def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Labels) -> None:
@@ -107,7 +107,7 @@ def check_saved_and_loaded_is_the_same(predictor: Predictor, x: object, y: Label
         predictor.save(Path(place) / "kept")
         again = load_predictor(Path(place) / "kept")
         np.testing.assert_allclose(_outputs(again, x), _outputs(predictor, x), atol=1e-5)
-        require(again.learner.kind.name == predictor.learner.kind.name, "its kind is another")
+        require(again.learner.kind.name == predictor.learner.kind.name, "its kind has changed")
 
 
 def check_it_has_the_capabilities_that_it_declares(
@@ -124,7 +124,7 @@ def check_it_has_the_capabilities_that_it_declares(
             "add": added,
             "interval": lambda: np.testing.assert_array_less(*predictor.interval(x, 0.5)),
             "matter": predictor.matter,
-            "novelty": lambda: require(predictor.novelty(x).shape == (len(y),), "not one an input"),
+            "novelty": lambda: require(predictor.novelty(x).shape == (len(y),), "not 1 per input"),
             "learning_curve": predictor.learning_curve,
             "to_onnx": lambda: predictor.to_onnx(Path(place) / "file.onnx"),
         }
@@ -134,7 +134,7 @@ def check_it_has_the_capabilities_that_it_declares(
             except ValueError as error:
                 require(not predictor.can(what) and "those of" in str(error), f"{what}: {error}")
             else:
-                require(predictor.can(what), f"{what} works, and can({what!r}) is False")
+                require(predictor.can(what), f"{what} works, but can({what!r}) is False")
 
 
 CHECKS = (

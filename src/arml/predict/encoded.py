@@ -1,7 +1,7 @@
-"""A few labelled inputs of a kind whose every input becomes a vector by itself.
+"""Learners of a few labelled inputs, each of which a frozen model turns into a vector.
 
-What makes the vectors is frozen, so nothing is trained: an input becomes a vector once, and the
-classifier is a formula of the examples' vectors: see `arml.predict.head`.
+Nothing is trained. Each input becomes a vector once, and a formula computes the classifier from the
+vectors of the examples: see `arml.predict.head`.
 """
 
 import copy
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class EncodedLearner(TaskLearner):
-    """Learns to tell a person's own classes from a few inputs of each.
+    """Learns a user's own classes from a few inputs of each.
 
-    Wherever it takes inputs, these are a list of files (paths), of open files, or of what the kind
-    takes in their place. It also takes their vectors `[n, d]`, as `read` returns them.
+    Inputs are a list of files (paths), of open files, or of other objects that the kind accepts.
+    Their vectors `[n, d]`, as `read` returns them, are accepted, too.
     """
 
     path: Path | str | None = None
-    """The file of the frozen model that makes the vectors, if it is not the package's."""
+    """The file of the frozen model that makes the vectors, if it does not ship with the package."""
 
     def __init__(self, kind: Inputs) -> None:
         self._kind, self.families, self.predictor = kind, (), EncodedPredictor
@@ -68,7 +68,7 @@ class EncodedLearner(TaskLearner):
 
     @property
     def dimension(self) -> int:
-        """The numbers of a vector."""
+        """The length of a vector."""
         return self.kind.dimension
 
     @property
@@ -80,8 +80,8 @@ class EncodedLearner(TaskLearner):
         return super().with_estimator(estimator, kind)
 
     def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
-        """The vector of one input; `doubts` gets remarks about it. **Raises** `ValueError`, which
-        names `where`, for an input that cannot be read."""
+        """The vector of one input; remarks about it are added to `doubts`. **Raises** `ValueError`
+        with the name `where` if the input cannot be read."""
         vector = np.asarray(self.kind.vector(content, where), np.float32)
         if vector.shape != (self.dimension,) or not np.all(np.isfinite(vector)):
             raise ValueError(
@@ -92,7 +92,7 @@ class EncodedLearner(TaskLearner):
 
     @property
     def problem(self) -> "Problem":  # type: ignore[override]
-        """The kind of tasks: vectors of any number of classes."""
+        """The kind of tasks: classification of vectors, with any number of classes."""
         from arml.core.episodes import Problem  # it loads JAX, which takes a second
 
         return Problem("classification", (self.dimension,), 5, 5, 15)
@@ -112,10 +112,10 @@ class EncodedLearner(TaskLearner):
 
         - `sample_weight`: how much each input counts `[n]`. With a weight of 2 it counts as if it
           came twice, and with 0 it is left out.
-        - `groups`: a value for each input; those with the same are left out together wherever
-          inputs are, such as several of one animal.
-        - `prior`: how frequent the classes are among new inputs, if not as usual for the kind: see
-          `EncodedPredictor.with_prior`.
+        - `groups`: a value for each input, such as the animal that it shows. Wherever examples are
+          left out, inputs with the same value are left out together.
+        - `prior`: the frequencies of the classes among new inputs, if they differ from the default
+          of the kind: see `EncodedPredictor.with_prior`.
 
         **Raises** `ValueError` for inputs that cannot be read, and for labels of fewer than two
         classes.
@@ -124,7 +124,7 @@ class EncodedLearner(TaskLearner):
         if weight is not None and self.estimator is not None:
             check_weights(self.estimator)
         if not len(vectors):
-            raise ValueError(f"no {self.kind.many}: give some examples")
+            raise ValueError(f"no {self.kind.many} were given as examples")
         classes, places = checked_labels(labels, len(vectors))
         found = self.predictor(self, vectors, places, classes, weight, groups)
         return found if prior is None else found.with_prior(prior)
@@ -132,11 +132,10 @@ class EncodedLearner(TaskLearner):
     def read(
         self, x: object, what: str = "", progress: OnItem | None = None, bad: Bad | None = None
     ) -> Float32[np.ndarray, "n d"]:
-        """The vectors of inputs, computed on all cores. Those of files are kept in the cache folder
-        by the files' content. `bad` gets the problems of inputs that cannot be read, whose vectors
-        are 0.
+        """The vectors of inputs, computed on all cores and cached by the content of files. `bad`
+        gets the problems of inputs that cannot be read; their vectors are 0.
 
-        **Raises** `ValueError` for such an input without `bad`.
+        **Raises** `ValueError` for an input that cannot be read, if `bad` is None.
         """
         if len(getattr(x, "shape", ())) == 2:
             named = what or f"{self.kind.many}, or their vectors,"
@@ -150,22 +149,22 @@ class EncodedLearner(TaskLearner):
         if isinstance(content, bytes | str):
             data = content if isinstance(content, bytes) else content.encode()
             kept = self.cache / f"{hashlib.sha256(data).hexdigest()}.npy"
-            with suppress(OSError, ValueError, EOFError):  # not there, or damaged: it is made again
+            with suppress(OSError, ValueError, EOFError):  # missing or damaged: compute it
                 vector = np.load(kept, allow_pickle=False)
                 if vector.shape == (self.dimension,) and vector.dtype == np.float32:
                     return vector
         vector = self.encode(content, where, doubts)
         for doubt in doubts:
             LOG.warning(doubt)
-        if kept is not None and not doubts:  # a doubt is said again
-            with suppress(OSError, RunError):  # a cache that cannot be written costs time alone
+        if kept is not None and not doubts:  # doubts are repeated
+            with suppress(OSError, RunError):  # a missing cache costs only time
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 atomically(kept, lambda file: np.save(file, vector))
         return vector
 
     @cached_property
     def cache(self) -> Path:
-        """The folder of the vectors of files."""
+        """The folder of cached vectors."""
         return default_folder() / self.kind.name / checksum(self.facts)[:16]
 
     def __repr__(self) -> str:
@@ -173,23 +172,23 @@ class EncodedLearner(TaskLearner):
 
 
 class EncodedPredictor(Predictor):
-    """A task that was learned from vectors; `x` are those `[n, d]` of the examples."""
+    """A task that was learned from vectors. `x` holds the vectors `[n, d]` of the examples."""
 
     classes: np.ndarray
     learner: EncodedLearner
     fit_head: ClassVar[Callable[..., Any]] = staticmethod(fit_head)
-    """Fits the classifier, which has `logits` and `answers` as `Head`."""
+    """Fits the classifier. The classifier has `logits` and `answers` like `Head`."""
     prior: Prior = PRIOR_EQUAL
-    """How frequent the classes are among new inputs: see `with_prior`."""
+    """The frequencies of the classes among new inputs: see `with_prior`."""
 
     def with_prior(self, prior: object) -> "EncodedPredictor":
-        """The same, for new inputs whose classes are as frequent as `prior` says: "equal",
+        """The same predictor for new inputs with these frequencies of the classes: "equal",
         "examples" (as among the examples), or a share for each class, by label or in the order of
-        `classes`. Frequent classes get higher probabilities. **Raises** `ValueError` for another
+        `classes`. Frequent classes get higher probabilities. **Raises** `ValueError` for an invalid
         prior."""
         checked, other = checked_prior(prior, self.classes), copy.copy(self)
         if self.learner.estimator is not None and checked != self.prior:
-            raise ValueError("only the package's own classifier has a prior: leave it out")
+            raise ValueError("an estimator cannot use a prior: leave the prior out")
         for name in ("head", "_function", "_reliability"):
             vars(other).pop(name, None)
         other.prior = checked
@@ -206,10 +205,10 @@ class EncodedPredictor(Predictor):
             isinstance(self.prior, str) and np.ptp(np.bincount(self.y)) == 0
         ):
             return ""
-        return f"answers assume that the classes of new ones are {said}"
+        return f"answers assume that the classes of new inputs are {said}"
 
     def add(self, x: object, y: object) -> Predictor:
-        """As `Predictor.add`. **Raises** `ValueError`, too, for a new class without a share in
+        """As `Predictor.add`. It also **raises** `ValueError` for a new class without a share in
         the prior."""
         return super().add(x, y).with_prior(self.prior)
 
@@ -222,7 +221,7 @@ class EncodedPredictor(Predictor):
         """The classifier of some of the examples."""
         more = self.sample_weight, self._same, self.groups
         weight, same, groups = (None if part is None else part[kept] for part in more)
-        # One temperature for large folds: it changes no label, and costs ten fits.
+        # Large folds keep one temperature: choosing it costs ten fits, and does not change labels.
         left_out = len(kept) == len(self.y) or len(kept) <= 200
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
         return self.fit_head(*given, left_out=left_out, prior=self.prior)
@@ -238,7 +237,7 @@ class EncodedPredictor(Predictor):
         return lambda vectors: learned(prepare(vectors))
 
     def _prepared(self, kept: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Makes the inputs of an estimator of vectors; it may read some of the examples."""
+        """From vectors to the inputs of an estimator; it may learn from the examples `kept`."""
         return lambda vectors: vectors
 
     @cached_property
@@ -259,12 +258,12 @@ class EncodedPredictor(Predictor):
         return self.novelty(x) > 1
 
     def embedding(self, x: object) -> Float[np.ndarray, "n d"] | None:
-        """The vectors in which the head compares inputs."""
+        """The vectors by which the head compares inputs."""
         return np.asarray(unit_roots(self.learner.read(x)))
 
     def novelty(self, x: object, errors: str = "raise") -> Float[np.ndarray, " n"]:
-        """How far each input is from all classes: see `arml.predict.head`. Above 1 it may belong to
-        none of them, as about 5% of the inputs of known classes do. `errors` as in `predict`."""
+        """How far each input is from all classes: see `arml.predict.head`. Above 1 it may lie
+        outside of them all; so do about 5% of inputs of known classes. `errors` as in `predict`."""
         inputs, bad = self._reading(x, errors)
         found = np.array(self.head.answers(inputs)[1])
         found[bad] = np.nan
@@ -276,7 +275,7 @@ class EncodedPredictor(Predictor):
         return lambda x: self.head.answers(x, jnp)
 
     def save(self, folder: Path | str) -> None:
-        """Write it as a folder: the vectors and labels of its examples, not the inputs.
+        """Write a folder with the vectors and labels of its examples, but without the inputs.
 
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
@@ -290,7 +289,7 @@ class EncodedPredictor(Predictor):
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
-        if self.columns:  # of a table
+        if self.columns:  # for a table
             content |= {"columns": self.columns, "target": self.target}
         write_checked(folder, PREDICTOR_FORMAT + self.learner.kind.name, content)
 
@@ -301,8 +300,8 @@ class EncodedPredictor(Predictor):
 
 
 def learner_of(kind: str, facts: Json, model: Path | str | None = None) -> EncodedLearner:
-    """The learner of a kind whose vectors depend on these facts. **Raises** `ValueError` if its
-    vectors now depend on others."""
+    """The learner of a kind with the facts of a saved predictor. **Raises** `ValueError` if the
+    facts have changed."""
     known = named_kind(kind)
     learner = known.remade(facts, model) or EncodedLearner(known)
     assert isinstance(learner, EncodedLearner)
@@ -310,9 +309,9 @@ def learner_of(kind: str, facts: Json, model: Path | str | None = None) -> Encod
 
 
 def load_encoded(folder: Path, kind: str, model: Path | str | None = None) -> EncodedPredictor:
-    """A predictor that was saved. `model` is its ONNX model, if it is not one that ships.
+    """Load a saved predictor. `model` is its ONNX model, if this does not ship with the package.
 
-    **Raises** `RunError` for a folder that is none or was altered; `ValueError` for another model.
+    **Raises** `RunError` if it is not a predictor or was altered; `ValueError` for another model.
     """
     content = read_checked(folder, PREDICTOR_FORMAT + kind)
     arrays: Any = read_arrays(folder / SUPPORT_FILE, content["support"])

@@ -1,8 +1,8 @@
 """A learner as a scikit-learn estimator: `fit` adapts it to a few labelled examples.
 
-It can stand in a pipeline, a cross-validation or a search. scikit-learn's `check_estimator` passes,
-but for checks whose data have another number of features than the learner was trained on, and the
-checks of sample weights for learners that cannot use any.
+It works in a pipeline, a cross-validation or a search. scikit-learn's `check_estimator` passes,
+except for checks whose data have another number of features than the learner was trained on, and
+checks of sample weights for learners that cannot use them.
 """
 
 from collections.abc import Sequence
@@ -46,18 +46,18 @@ class FewShot(BaseEstimator):
 
         - `X`: `[n, n_features]`; images as `[n, size, size, 3]`, or the same as flat rows.
         - `y`: `n` labels of any kind, or targets.
-        - `sample_weight`: how much each example counts `[n]`: with 2 as if it came twice, with 0
-          it is left out. Photographs, `logistic` and `edges` use it; tables take whole
-          numbers.
-        - `groups`: a value for each example; those with the same are left out together wherever
-          examples are, as scikit-learn's group folds do.
-        - `keep`: columns of a table that are used although a rule leaves them out.
+        - `sample_weight`: how much each example counts `[n]`. With 2 it counts as if it came
+          twice, and with 0 it is left out. Learners of photographs and the models `logistic` and
+          `edges` use weights; learners of tables use whole numbers.
+        - `groups`: a value for each example. Wherever examples are left out, those with the same
+          value are left out together, as in the group folds of scikit-learn.
+        - `keep`: columns of a table that are used although a rule would leave them out.
 
         **Raises** `ValueError` for data that the learner cannot read, and for sample weights that
         it cannot use; `RunError` if there is no learner of that name.
         """
         learner = "photos" if self.learner is None else self.learner
-        # The package may have the same learner for numbers.
+        # The package may ship a learner of this name for regression.
         numbers = f"{learner}-regression"
         named = numbers if self._kind == "regression" and numbers in shipped() else learner
         loaded = load(named, x=X)
@@ -82,11 +82,11 @@ class FewShot(BaseEstimator):
         return self
 
     def predict(self, X: object) -> np.ndarray:
-        """The label or the target of each input, each by itself.
+        """The label or the target of each input, independent of the other inputs.
 
         **Raises** `ValueError` for inputs of another shape, or that are not finite.
         """
-        queries = self._queries(X)  # first: it knows whether there is a predictor
+        queries = self._queries(X)  # first, because it checks that `fit` was called
         return np.asarray(self.predictor_.predict(queries))
 
     def reliability(self) -> Reliability | NumberReliability:
@@ -142,11 +142,11 @@ class FewShotClassifier(ClassifierMixin, FewShot):
       "starter" if they are grey like drawings and it predicts the examples better. "tables" takes
       rows of any columns.
     - `uses`: the model that predicts, as `arml.Predictor.using` takes it. "auto" is the ensemble of
-      the learner and simple models where these can be used, whose weights are found at the first
-      prediction by ten folds or fewer; "learner" is the learner alone, which adapts once. The
-      learners of photographs and of tables have one model, and take "auto" or "learner".
+      the learner and of simple models, if these can be used; its weights are computed at the first
+      prediction with at most ten folds. "learner" is only the learner, which adapts once. The
+      learners of photographs and of tables have one model, and accept "auto" or "learner".
     - `class_weight`: as in scikit-learn, "balanced" or a weight for each label. The probabilities
-      are multiplied by them: the learner itself treats the classes of a task alike.
+      are multiplied by these weights, because the learner treats the classes of a task alike.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.
@@ -157,7 +157,7 @@ class FewShotClassifier(ClassifierMixin, FewShot):
     def __init__(
         self, learner: object = None, uses: object = "auto", class_weight: object = None
     ) -> None:
-        self.learner = learner  # unchecked until `fit`, as scikit-learn asks
+        self.learner = learner  # unchecked until `fit`, as scikit-learn requires
         self.uses = uses
         self.class_weight = class_weight
 
@@ -197,7 +197,7 @@ class FewShotRegressor(RegressorMixin, FewShot):
       default takes rows of any columns; "regression2d" is a learner of functions of two inputs,
       which predicts together with a Gaussian process.
 
-    Several targets need a learner of as many, or scikit-learn's `MultiOutputRegressor`.
+    For several targets use a learner of that many, or scikit-learn's `MultiOutputRegressor`.
 
     After `fit`: `n_features_in_`; `feature_names_in_` for data frames; `predictor_`.
     """
@@ -215,7 +215,7 @@ class FewShotRegressor(RegressorMixin, FewShot):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # scikit-learn then asks no regressor to fit a line in ten dimensions: a few-shot regressor
-        # fits functions like those of its meta-training.
+        # With this tag scikit-learn does not test the fit of a line in ten dimensions: a few-shot
+        # regressor fits functions like those of its meta-training.
         tags.regressor_tags.poor_score = True
         return tags

@@ -1,7 +1,7 @@
-"""The folders of shared learners and of predictors: where they are, and their `config.json` with a
-checksum of itself. A file that was altered or cut short is refused.
+"""Finds, reads and writes the folders of shared learners and of predictors. Their `config.json`
+contains its own checksum, and a file that was altered or cut short is refused.
 
-The package carries such learners, which are found by name: `shipped`. Nothing here loads JAX.
+Some learners ship with the package and are found by name: `shipped`. This module loads no JAX.
 """
 
 import io
@@ -29,32 +29,32 @@ from arml.results.folder import CONFIG_FILE
 
 GET_LEARNER_AGAIN = "get the learner again"
 _FORMAT_VERSION = 1
-"""Version of the folder's format."""
+"""The version of the format of folders."""
 WEIGHTS_FILE, SUPPORT_FILE = "weights.safetensors", "support.safetensors"
 LEARNER_FORMAT, PREDICTOR_FORMAT = "arml learner", "arml predictor of "
-"""The kinds of folders, as `config.json` states them; the kind of inputs follows the second."""
+"""The kinds of folders in `config.json`. The name of the kind of inputs follows the second text."""
 _MAX_UNPACKED_BYTES = 2**26
-"""Bytes of a zipped predictor at most, unpacked."""
+"""The largest size of a predictor that is unpacked from a zip, in bytes."""
 SHIPPED_LEARNERS = Path(str(files("arml") / "data" / "learners"))
 Owner = TypeVar("Owner")
 
 
-# Where they are.
+# Finding folders.
 
 
 def shipped() -> tuple[str, ...]:
-    """Names of the learners that the package carries."""
+    """The names of the learners that ship with the package."""
     folders = [path.parent.name for path in SHIPPED_LEARNERS.glob(f"*/{CONFIG_FILE}")]
     return tuple(sorted([PHOTOS_MODEL.parent.name, *folders]))
 
 
 def locate(learner: Path | str) -> tuple[Path, str | None]:
-    """The folder of a learner or run that is named by its path, or by the name of one that the
-    package carries, and a remark for the user. The path of an ONNX model stays as it is.
+    """The folder of a learner or a run, from its path or from the name of a learner that ships, and
+    a remark for the user. The path of an ONNX model is returned as it is.
 
-    A folder here that holds a learner or a run comes before a learner of the package.
+    A folder in the working directory is preferred, if it holds a learner or a run.
 
-    **Raises** `RunError` with the names for a path where nothing is.
+    **Raises** `RunError` with the known names if nothing is found.
     """
     path, names = Path(learner), shipped()
     if path.suffix == ".onnx" and path.is_file():
@@ -76,24 +76,24 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
 
 
 def is_learner(path: Path) -> bool:
-    """Whether it is a learner that has learned no task: one that ships, a folder, an ONNX model."""
+    """Whether it is a learner without a task: one that ships, a folder, or an ONNX model."""
     if (path / CONFIG_FILE).is_file():
         return (path / WEIGHTS_FILE).is_file() and not (path / SUPPORT_FILE).is_file()
     return str(path) in (*shipped(), *untrained()) or path.suffix == ".onnx"
 
 
 def is_predictor(path: Path) -> bool:
-    """Whether it is the folder of a predictor, or a zip."""
+    """Whether it is the folder of a predictor, or a zip file."""
     return (path / SUPPORT_FILE).is_file() or zipfile.is_zipfile(path)
 
 
 def check_predictor(path: Path) -> None:
-    """Raise `RunError` unless it is the folder of a predictor, or a zip."""
+    """Raise `RunError` unless it is the folder of a predictor, or a zip file."""
     if is_predictor(path):
         return
     if is_learner(path):
         raise RunError(
-            f"{path} is a learner, which knows none of your classes, and no predictor: "
+            f"{path} is a learner, not a predictor: it has not learned your classes. "
             f"`arml adapt {path} --support EXAMPLES --save FOLDER` makes a predictor of it"
         )
     found = "another folder" if path.is_dir() else "nothing there"
@@ -107,7 +107,7 @@ def check_free(folder: Path, *, predictor: bool) -> None:
     """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
     folder, or one that holds another of its kind."""
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file, and no new or empty folder: name another")
+        raise RunError(f"{folder} is a file, not a new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
         known = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).exists() else {}
         encoded = str(known.get("what")).startswith(PREDICTOR_FORMAT)
@@ -117,7 +117,7 @@ def check_free(folder: Path, *, predictor: bool) -> None:
 
 
 def check_new(folder: Path) -> None:
-    """Raise `RunError` unless there is nothing, or an empty folder."""
+    """Raise `RunError` unless the folder is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is not empty: name a new folder")
 
@@ -126,8 +126,8 @@ def check_new(folder: Path) -> None:
 
 
 def write_checked(folder: Path, what: str, content: JsonView) -> None:
-    """Write `config.json` with a checksum. It comes last: without it the folder is of no kind, so
-    one that is half written is never read. **Raises** `RunError` if it cannot be written."""
+    """Write `config.json` with a checksum. It is written last. A folder without it is refused, so a
+    half-written folder is never read. **Raises** `RunError` if it cannot be written."""
     write_json(folder / CONFIG_FILE, sealed({"what": what, "format": _FORMAT_VERSION, **content}))
 
 
@@ -137,7 +137,7 @@ def read_checked(folder: Path, what: str) -> Json:
     content = read_json(folder / CONFIG_FILE)
     stated = content.pop("sha256", None)
     if content.get("what") != what:
-        raise RunError(f"{folder} is no {what}: name a folder that arml wrote")
+        raise RunError(f"{folder} is not an {what}: name a folder that arml wrote")
     if content.get("format") != _FORMAT_VERSION:
         raise RunError(
             f"{folder}: its format is {content.get('format')}, not {_FORMAT_VERSION}: use "
@@ -152,8 +152,8 @@ def read_checked(folder: Path, what: str) -> Json:
 
 
 def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
-    """The files that `save` writes into a folder, by name: what a pickle holds. A learner has
-    functions inside that pickle cannot name."""
+    """The files that `save` writes into a folder, by name. A pickle holds these files, because
+    pickle cannot store the functions in a learner."""
     with TemporaryDirectory() as place:
         folder = Path(place) / "kept"
         save(folder)
@@ -161,7 +161,7 @@ def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
 
 
 def zipped(data: bytes) -> dict[str, bytes]:
-    """The files of a zip of such a folder. **Raises** `RunError` for another zip."""
+    """The files of such a folder in a zip. **Raises** `RunError` for any other zip."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = {one.filename: one.file_size for one in archive.infolist()}

@@ -1,8 +1,8 @@
 """Folds: which examples to learn from, and which to predict, wherever examples are left out.
 
 Copies (equal inputs with one label) and the examples of a group are left out together. The folds
-are balanced over the classes, and depend on what the examples are, not on their order, as those of
-scikit-learn do, which also load for a second.
+are balanced over the classes. They depend on the examples but not on their order, unlike the folds
+of scikit-learn, which also takes a second to load.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 MAX_FOLDS = 10
-"""Folds at most; of classes no more than the largest has units."""
+"""The largest number of folds. There are no more folds than units in the largest class."""
 NEAR_DUPLICATE_DISTANCE = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
 NEAR_MOST = 2_000
-"""Up to so many examples are compared in pairs; of more, only equal ones are found."""
+"""Up to this number of examples, all pairs are compared. Above it, only equal ones are found."""
 MAX_CHANCE_OF_NEIGHBOURS = 0.05
-"""Pairs of rows of a table that chance may bring as near as those that count as copies."""
+"""The expected number of pairs of unrelated rows of a table that count as copies by chance."""
 
 Places = Int[np.ndarray, " _"]
 Numbers = Int[np.ndarray, " n"]
-"""A number for each example: those with the same belong together."""
+"""A number for each example: examples with the same number belong together."""
 
 
 def folds(
@@ -33,19 +33,19 @@ def folds(
     repeats: int = 1,
     most: int = MAX_FOLDS,
 ) -> Iterator[tuple[Places, Places]]:
-    """The places to learn from and to predict, for each fold of each repeat.
+    """The indices of the examples to learn from and to predict, for each fold of each repeat.
 
-    A class whose examples are all one unit (see `units_of`) is never predicted, and every class is
-    learned from in each fold. Of two examples of a class, each is in a fold of its own.
+    A class with only one unit (see `units_of`) is never predicted. Each fold learns from every
+    class. If a class has two examples, they are in different folds.
 
     **Arguments**
 
     - `y`: the indices of the labels among the classes `[n]`, or targets `[n]` or `[n, targets]`.
-    - `same`: equal inputs have the same number: see `equal_inputs`. The folds do not depend on the
-      order of the examples if it is given.
+    - `same`: equal inputs have the same number: see `equal_inputs`. If it is given, the folds do
+      not depend on the order of the examples.
     - `groups`: examples of one group have the same number.
     - `classes`: whether `y` are labels, over which the folds are balanced.
-    - `most`: folds at most.
+    - `most`: the largest number of folds.
     """
     n, unit = len(y), units_of(y, same, groups)
     labels = y.astype(int) if classes else np.zeros(n, int)
@@ -64,7 +64,7 @@ def folds(
         there = np.zeros((min(most, int(several.max())), len(several)))
         fold = np.full(n, -1)
         for i in sorted(order, key=lambda i: -len(units[i])):
-            # Where its classes are rarest; of such folds, the smallest.
+            # The fold in which its classes are rarest; if several are, the smallest of them.
             f = int(np.argmin(there @ (counts[i] / totals) + 1e-6 * there.sum(axis=1) / n))
             there[f] += counts[i]
             fold[units[i]] = f
@@ -76,16 +76,16 @@ def folds(
 
 
 def units_of(y: np.ndarray, same: Numbers | None = None, groups: Numbers | None = None) -> Numbers:
-    """The unit of each example: the examples of a unit are left out together. These are copies
-    (equal inputs whose labels or targets are equal, too) and the examples of a group. Equal inputs
-    with several labels are not copies: their input does not decide the label."""
+    """The unit of each example. The examples of a unit are left out together: copies (equal inputs
+    with equal labels or targets) and the examples of a group. Equal inputs with different labels
+    are not copies, because the input does not determine the label."""
     unit, parts = np.arange(len(y)), []
     if same is not None and len(y):
         several = np.bincount(np.unique(np.stack([same, _pairs(same, y)]), axis=1)[0]) > 1
         parts.append(np.where(several[same], same.max() + 1 + unit, same))
     if groups is not None:
         parts.append(np.unique(groups, return_inverse=True)[1])
-    while True:  # until the examples that are joined by either have the same number
+    while True:  # until copies and examples of one group have the same number
         before = unit
         for part in parts:
             least = np.full(part.max(initial=0) + 1, len(y))
@@ -96,13 +96,13 @@ def units_of(y: np.ndarray, same: Numbers | None = None, groups: Numbers | None 
 
 
 def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
-    """A number for each example `[n, *features]`: equal inputs have the same. The numbers depend on
-    the inputs alone, and not on their order.
+    """A number for each example `[n, *features]`: equal inputs have the same number. The numbers
+    depend only on the inputs, not on their order.
 
     **Arguments**
 
-    - `near`: inputs are equal, too, if their distance is below this share of the median distance
-      between examples. For pictures, of which two that differ are never so near.
+    - `near`: inputs also count as equal if their distance is below this share of the median
+      distance between examples. It is for pictures: different pictures are never so near.
     """
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
     _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -114,31 +114,31 @@ def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
 def equal_rows(
     values: Float[np.ndarray, "n columns"], numbers: Bool[np.ndarray, " columns"]
 ) -> Numbers:
-    """`equal_inputs` of the rows of a table; NaN is a missing cell. Rows are equal, too, if only
-    their `numbers` differ, by less than chance brings any two rows together.
+    """`equal_inputs` of the rows of a table; NaN is a missing cell. Rows also count as equal if
+    only their `numbers` differ, and by less than those of unrelated rows would by chance.
 
     In d independent directions about n^2 r^d / 2 of the pairs of n rows are nearer than a share r
-    of the median distance; d is the effective number of the numbers' correlations."""
+    of the median distance; d is the effective number of directions of the `numbers`."""
     rows = np.nan_to_num(values, nan=-1e300)
     _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     known = values[np.ix_(first, numbers)]
     z = np.nan_to_num(known - np.mean(known, axis=0, where=~np.isnan(known)))
-    z = z[:, spread > 0] / spread[spread > 0] if len(spread := z.std(axis=0)) else z
+    spread = z.std(axis=0)
+    z = z[:, spread > 0] / spread[spread > 0]
     if not 2 < len(first) <= len(values) <= NEAR_MOST or not z.size:
         return same
-    directions = np.trace(c := np.atleast_2d(np.cov(z.T))) ** 2 / np.sum(c**2)
-    near = min(
-        NEAR_DUPLICATE_DISTANCE,
-        float((2 * MAX_CHANCE_OF_NEIGHBOURS / len(first) ** 2) ** (1 / directions)),
-    )
+    covariance = np.atleast_2d(np.cov(z.T))
+    directions = np.trace(covariance) ** 2 / np.sum(covariance**2)
+    by_chance = (2 * MAX_CHANCE_OF_NEIGHBOURS / len(first) ** 2) ** (1 / directions)
+    near = min(NEAR_DUPLICATE_DISTANCE, float(by_chance))
     return _joined(z, near, np.where(numbers, np.isnan(values), rows)[first])[same]
 
 
 def _joined(
     rows: Float[np.ndarray, "n d"], near: float, rest: Float[np.ndarray, "n k"] | None = None
 ) -> Numbers:
-    """A number for each row; rows nearer than a share of the median distance have the same, if
-    their `rest` is equal."""
+    """A number for each row. Rows nearer than this share of the median distance have the same
+    number, if their `rest` is equal."""
     from scipy.spatial.distance import pdist
 
     away = pdist(rows)
@@ -153,6 +153,6 @@ def _joined(
 
 
 def _pairs(same: Numbers, y: np.ndarray) -> Numbers:
-    """A number for each example: equal inputs with equal answers have the same."""
+    """A number for each example: equal inputs with equal answers have the same number."""
     columns = np.column_stack([same, y.reshape(len(y), -1)])
     return np.asarray(np.unique(columns, axis=0, return_inverse=True)[1])

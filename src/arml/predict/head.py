@@ -1,4 +1,4 @@
-"""The classifier of vectors of photographs: cosines in the metric of the examples, by a formula.
+"""The classifier of photographs' vectors: cosines in the metric of the examples, in closed form.
 
 With v the features of a picture,
 
@@ -10,18 +10,18 @@ With v the features of a picture,
     p(k|u)  = softmax of  u . w_k / (|u| T) + log(prior of k)
     novelty = min_k (u - m_k) . M (u - m_k)  times  1 - max_k u . w_k / |u|,  divided by a bound
 
-The prior decides how much classes with more examples are preferred: without one they are not. The
-novelty is the distance to the nearest class, times the lack of resemblance to it in direction: with
-five examples of each class it detects other classes better, on all of seven sets of pictures, than
-each factor, the energy of the log-odds, or the top probability (`benchmarks/results/photos.json`).
+The prior of a class is its expected frequency; without a prior all classes are equally frequent.
+The novelty is the distance to the nearest class times one minus the largest cosine. With five
+examples of each class, it detects other classes better on all of seven sets of pictures than either
+factor, the energy of the log-odds or the top probability (`benchmarks/results/photos.json`).
 
-The temperature T maximises the likelihood of examples that were left out, whose classes are as
-frequent as among the examples, with a prior around `HEAD_TEMPERATURE` that counts as much as a few
-examples. The bound is the distance below which 95% of these are. Where nothing can be left out,
-both are what suited other sets of pictures. A sample weight counts an example as often as it says.
+The temperature T maximises the likelihood of left-out examples, with the class frequencies of the
+examples and a prior around `HEAD_TEMPERATURE` that counts as much as a few examples. The bound is
+the novelty that 95% of the left-out examples do not exceed. If nothing can be left out, both have
+values that suited other sets of pictures. An example with a sample weight of 2 counts twice.
 
-`fit_metric` and `Head` compute with NumPy, or are traced with `jax.numpy` as `xp` into ONNX files,
-which learn and predict in a browser.
+`fit_metric` and `Head` compute with NumPy. With `jax.numpy` as `xp`, JAX traces them into ONNX
+files, which learn and predict in a browser.
 
 [1] Arandjelovic and Zisserman, Three Things Everyone Should Know to Improve Object Retrieval,
     CVPR 2012: the square root of features.
@@ -29,8 +29,8 @@ which learn and predict in a browser.
 [3] Friedman, Regularized Discriminant Analysis, JASA 1989.
 [4] Searle, Casella and McCulloch, Variance Components, 1992: in a model of random effects this is
     the best unbiased estimate of the mean over classes, for a variance within classes that is
-    C times that of their means. The mean of the examples lies near the class that has most of
-    them, and a vector near the origin has no direction: its class was then found less often.
+    C times that of their means. The plain mean of the examples lies near the largest class. A
+    vector near the origin has no direction, so that class was recognised less often.
 """
 
 from collections.abc import Callable
@@ -45,29 +45,29 @@ from arml.predict.inputs import PRIOR_EQUAL, PRIOR_OF_EXAMPLES, Numeric, Prior
 from arml.results.machine import one_blas_thread
 
 COVARIANCE_SHRINKAGE = 0.005
-"""The variance of the metric in every direction, beside that of the examples."""
+"""The variance that the metric adds in every direction to that of the examples."""
 DEGREES_OF_FREEDOM = 4
-"""NU: degrees of freedom that the metric's prior counts as much as."""
+"""NU: the weight of the metric's prior, in degrees of freedom."""
 CENTRE_VARIANCE = 8
-"""C: the variance within classes, as a multiple of that of their means, for the centre alone."""
+"""C: the variance within classes divided by that of their means. Only the centre uses it."""
 HEAD_TEMPERATURE = 0.11
-"""The temperature around which that of left-out examples is expected."""
+"""The expected temperature: the centre of its prior."""
 PRIOR_PRECISION = 5.0
-"""That of the prior of log T."""
+"""The precision of the prior of log T."""
 TEMPERATURE_GRID = np.geomspace(0.02, 0.6, 52)
 INTERVAL_LEVEL = 0.95
 """The share of left-out examples whose novelty is below 1."""
 NOVELTY_BOUND = 0.9
-"""The bound where nothing can be left out, as a share of the median squared distance of classes."""
-EM_ITERATIONS = 16
-"""Newton's iterations for the root of a matrix; its condition is below 1 / COVARIANCE_SHRINKAGE."""
+"""The bound if nothing can be left out, as a share of the median squared distance of classes."""
+NEWTON_ITERATIONS = 16
+"""Newton's iterations for the root of a matrix of a condition below 1 / COVARIANCE_SHRINKAGE."""
 
 
 class Head(NamedTuple):
     """The fitted classifier."""
 
     middle: Numeric
-    """`[d]`: the mean of the examples' `unit_roots`."""
+    """`[d]`: the centre, a weighted mean of the m_k."""
     weights: Numeric
     """`[d, classes]`: the w_k."""
     lengths: Numeric
@@ -92,7 +92,7 @@ class Head(NamedTuple):
         return cosines / self.temperature + self.prior, novelty / self.bound
 
     def logits(self, vectors: Numeric, xp: ModuleType = np) -> Numeric:
-        """The log-odds alone."""
+        """The log-odds without the novelty."""
         return self.answers(vectors, xp)[0]
 
 
@@ -112,8 +112,8 @@ def factor_of(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "rank d"]:
 
 
 def traced_factor(rows: Numeric) -> Numeric:
-    """The same by products of matrices alone, which ONNX has: the inverse square root of the system
-    by the iteration of Newton and Schulz."""
+    """`factor_of` with products of matrices only, because ONNX cannot factorise a matrix. The
+    iteration of Newton and Schulz gives the inverse square root of the system."""
     import jax.numpy as jnp
 
     places = jnp.arange(len(rows))
@@ -121,7 +121,7 @@ def traced_factor(rows: Numeric) -> Numeric:
     system = COVARIANCE_SHRINKAGE * one + rows @ rows.T
     size = jnp.sqrt(jnp.sum(system * system))
     y, z = system / size, one
-    for _ in range(EM_ITERATIONS):
+    for _ in range(NEWTON_ITERATIONS):
         half = 1.5 * one - 0.5 * (z @ y)
         y, z = y @ half, half @ z
     return (z / jnp.sqrt(size)) @ rows
@@ -134,8 +134,8 @@ def fit_metric(
     factor: Callable[[Numeric], Numeric] = factor_of,
     xp: ModuleType = np,
 ) -> Head:
-    """The head of vectors `[n, d]` with their `weight` `[n]` and `member` `[n, classes]`, which is
-    1 where an example is of a class; its temperature and bound are 1."""
+    """The head of vectors `[n, d]` with their `weight` `[n]`. `member` `[n, classes]` is 1 where an
+    example is of a class. The temperature and the bound of the head are 1."""
     z, counts = unit_roots(x, xp), weight @ member
     means = ((member * weight[:, None]).T @ z) / counts[:, None]
     middle = ((counts / (counts + CENTRE_VARIANCE)) @ means) / xp.sum(
@@ -160,7 +160,7 @@ def _apart(x: np.ndarray, y: np.ndarray, head: Head) -> np.ndarray:
 
 
 class Rule(NamedTuple):
-    """How a head is fitted; the defaults are those of photographs."""
+    """How a head is fitted. The defaults are for photographs."""
 
     fit: Callable[..., Any] = _metric
     """From vectors, label indices, number of classes and weights to a head with `answers`, whose
@@ -185,13 +185,13 @@ def fit_head(
     prior: Prior = PRIOR_EQUAL,
     rule: Rule = Rule(),  # noqa: B008
 ) -> Any:
-    """The head of labelled vectors.
+    """Fit the head of labelled vectors.
 
     **Arguments**
 
-    - `same`, `groups`: equal examples, and those of a group, have the same number; they are left
-      out together.
-    - `left_out`: choose the temperature and the bound on examples that are left out.
+    - `same`, `groups`: a number for each example. Equal examples, and examples of one group, have
+      the same number and are left out together.
+    - `left_out`: whether to choose the temperature and the bound on left-out examples.
     - `prior`: `PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class, in their order.
     """
     weight = np.ones(len(y)) if sample_weight is None else sample_weight

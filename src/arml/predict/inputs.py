@@ -1,7 +1,7 @@
-"""A user's own inputs, labels and targets, read and checked.
+"""Reads and checks a user's inputs, labels and targets.
 
-NumPy, JAX and PyTorch arrays, lists, and pandas' frames and columns are taken. Everything else
-is refused in one line, before any work.
+NumPy, JAX and PyTorch arrays, lists, and pandas data frames and columns are accepted. Everything
+else raises an error of one line, before any work starts.
 """
 
 import datetime
@@ -29,15 +29,15 @@ PRIOR_EQUAL, PRIOR_OF_EXAMPLES = "equal", "examples"
 Prior = str | dict[str, float]
 Item = TypeVar("Item")
 Bad = dict[int, str]
-"""The problems of inputs that cannot be read, by their places."""
+"""The problems of inputs that cannot be read, by index."""
 OnItem = Callable[[int, int], object]
-"""Called with how many of how many inputs have been read."""
+"""Called with the number of inputs that have been read, and of all inputs."""
 Numeric = Any
 """An array of NumPy, or of JAX where a function is traced for another program."""
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MISSING_VALUE = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|-?1\.#(ind|qnan)")
-"""Texts that stand for a missing cell in every column, in small letters: the list of pandas, whose
-`None` is missing in this spelling only, and a few more."""
+"""Texts in small letters that mean a missing cell in every column: the list of pandas and a few
+more. The text `None` counts only in this spelling, as in pandas: see `missing`."""
 
 
 def checked_array(
@@ -52,7 +52,7 @@ def checked_array(
     try:
         array = np.asarray(x)
         if array.dtype != np.uint8:
-            with np.errstate(over="ignore"):  # what is too large is refused below, as infinity
+            with np.errstate(over="ignore"):  # too large numbers become infinity
                 array = array.astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's is a RuntimeError
         raise ValueError(
@@ -63,12 +63,12 @@ def checked_array(
         advice = (
             "move the channels last, as by np.moveaxis(x, 1, -1)"
             if first
-            else "resize or choose the columns that the learner was trained on"
+            else "give the size or the columns on which the learner was trained"
         )
         raise ValueError(f"expected {what} of shape {wanted}, got {list(array.shape)}: {advice}")
     if not np.all(np.isfinite(array)):
         raise ValueError(
-            f"expected finite {what}, got NaN or infinity (of 32 bits): fill or drop these rows"
+            f"expected finite {what}, got NaN or infinity (in 32 bits): fill or drop these rows"
         )
     floating = pixels and array.dtype != np.uint8 and array.size > 0
     if floating and (array.min() < 0 or array.max() > 1):
@@ -82,7 +82,7 @@ def checked_array(
 def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]]:
     """The classes in order, and the index of each of `n` labels among them.
 
-    **Raises** `ValueError` for a number of labels or classes that cannot be, and missing labels.
+    **Raises** `ValueError` for fewer than two classes, and unless there are `n` labels.
     """
     labels = _labels(y)
     if labels.shape != (n,):
@@ -97,7 +97,7 @@ def checked_labels(y: object, n: int) -> tuple[np.ndarray, Int[np.ndarray, " n"]
                 "expected labels that are all texts or all numbers, got both, as in 1 and '1': "
                 "make them alike"
             )
-        labels = np.asarray(labels.tolist())  # the type of its elements
+        labels = np.asarray(labels.tolist())  # with the type of its elements
     if labels.dtype.kind not in "biufU":
         labels = np.asarray([str(label) for label in labels])
     classes, places = np.unique(labels, return_inverse=True)
@@ -118,7 +118,7 @@ def _missing(label: object) -> bool:
 
 
 def checked_prior(prior: object, classes: np.ndarray) -> Prior:
-    """`PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class by its label; the sum is one.
+    """`PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class by label; they sum to one.
 
     **Arguments**
 
@@ -144,7 +144,7 @@ def checked_prior(prior: object, classes: np.ndarray) -> Prior:
     if found.shape != (len(labels),) or not np.all((found > 0) & (found < np.inf)):
         example = ",".join(f"{label}={100 / len(labels):.3g}" for label in labels[:5])
         raise ValueError(
-            f"expected as prior {PRIOR_EQUAL}, {PRIOR_OF_EXAMPLES}, or a share above 0 for each "
+            f"expected the prior {PRIOR_EQUAL}, {PRIOR_OF_EXAMPLES}, or a share above 0 for each "
             f"of the {len(labels)} classes, such as {example}{',...' * (len(labels) > 5)}; "
             f"got {prior}"
         )
@@ -152,9 +152,9 @@ def checked_prior(prior: object, classes: np.ndarray) -> Prior:
 
 
 def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
-    """A number for each example: those whose groups are equal have the same. None for None.
+    """A number for each example: examples of one group have the same number. None if `groups` is.
 
-    **Raises** `ValueError` for another number of groups than `n`, and for examples without one.
+    **Raises** `ValueError` unless there are `n` groups, and for an example without a group.
     """
     if groups is None:
         return None
@@ -163,8 +163,8 @@ def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
         raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
     if gaps := [str(i + 1) for i, value in enumerate(values) if _missing(value) or value == ""]:
         raise ValueError(
-            f"expected a group for every input, got none for number {', '.join(gaps[:5])}"
-            f"{', ...' * (len(gaps) > 5)}: fill them (one of its own for what belongs to no other)"
+            f"expected a group for every input, got empty cells at number {', '.join(gaps[:5])}"
+            f"{', ...' * (len(gaps) > 5)}: fill them (a new group for an input that stands alone)"
         )
     return np.unique([str(value) for value in values], return_inverse=True)[1]
 
@@ -172,10 +172,10 @@ def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
 def weighted(
     x: np.ndarray, y: object, sample_weight: object, groups: object = None
 ) -> tuple[np.ndarray, Any, Float[np.ndarray, " n"] | None, Int[np.ndarray, " n"] | None]:
-    """The examples with a weight above 0, their weights and their groups; None if there are none.
+    """The examples with a weight above 0, their weights and their groups, which may be None.
 
-    **Raises** `ValueError` for weights that are negative, not finite, or of another number; and as
-    `checked_groups`.
+    **Raises** `ValueError` for weights that are negative or not finite, and unless each example has
+    one; and as `checked_groups`.
     """
     groups = checked_groups(groups, len(x))
     if sample_weight is None:
@@ -193,12 +193,12 @@ def weighted(
 
 
 def floats(x: np.ndarray) -> np.ndarray:
-    """Pixels of bytes as floats in [0, 1]."""
+    """Bytes of pixels as floats in [0, 1]; other arrays unchanged."""
     return (x / np.float32(255)).astype(np.float32) if x.dtype == np.uint8 else x
 
 
 def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, bool]:
-    """Targets `[n, outputs]` in 64 bits, durations in seconds, and whether they came as `[n]`.
+    """The targets `[n, outputs]` in 64 bits, and whether they came as `[n]`. Durations are seconds.
 
     **Raises** `ValueError` for another shape, for texts and dates, and numbers that are not finite.
     """
@@ -209,7 +209,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
         ):
             targets = targets.astype("m8[us]")
         if targets.dtype.kind == "M":
-            raise ValueError("dates: subtract one of them, so that durations are left")
+            raise ValueError("dates: subtract one date from all to get durations")
         if targets.dtype.kind == "m":
             targets = targets / np.timedelta64(1, "s")
         targets = np.asarray(targets, np.float64)
@@ -226,7 +226,7 @@ def checked_targets(y: object, problem: "Problem", n: int) -> tuple[np.ndarray, 
     if len(odd):
         raise ValueError(
             f"expected finite targets, got {targets[tuple(odd[0])]:g} in example {odd[0, 0] + 1} "
-            "(NaN, infinity or more than 32 bits hold): correct or drop it"
+            "(NaN, infinity, or too large for 32 bits): correct or drop it"
         )
     return targets, flat
 
@@ -238,11 +238,11 @@ def places_of(labels: Iterable[object], classes: np.ndarray) -> Int[np.ndarray, 
     **Raises** `ValueError` for a label that is not a class.
     """
     numbers = classes.dtype.kind in "biuf"
-    known = {_key(label, numbers): place for place, label in enumerate(classes.tolist())}
+    known = {_key(label, numbers): i for i, label in enumerate(classes.tolist())}
     odd = [label for label in labels if _key(label, numbers) not in known]
     if odd:
         raise ValueError(
-            f"{str(odd[0])!r} is none of the predictor's classes ({', '.join(map(str, classes))}): "
+            f"{str(odd[0])!r} is not one of the known classes ({', '.join(map(str, classes))}): "
             "leave these examples out, or adapt with examples of that class"
         )
     return np.array([known[_key(label, numbers)] for label in labels], int)
@@ -258,9 +258,10 @@ def _key(label: Any, number: bool) -> str | float:
 
 
 def missing(cell: Any) -> bool:
-    """Whether the cell is empty."""
+    """Whether the cell is empty, None, NaN, or a text that means a missing cell."""
     if isinstance(cell, str):
-        return bool(MISSING_VALUE.fullmatch((text := cell.strip()).lower())) or text == "None"
+        text = cell.strip()
+        return text == "None" or bool(MISSING_VALUE.fullmatch(text.lower()))
     try:
         return cell is None or bool(cell != cell)  # NaN and NaT differ from themselves
     except TypeError:  # pandas' NA equals nothing, not even itself
@@ -268,7 +269,7 @@ def missing(cell: Any) -> bool:
 
 
 def alike(texts: Iterable[str], what: str) -> list[str]:
-    """A hint for values that differ in capital letters or blanks alone."""
+    """A hint about values that differ only in capital letters or blanks."""
     groups: dict[str, list[str]] = {}
     for text in sorted({*texts}):
         groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
@@ -287,20 +288,20 @@ def each(
     bad: Bad | None = None,
     many: str = "pictures",
 ) -> np.ndarray:
-    """`work(item, place)` of all items, on all cores.
+    """The results of `work(item, index)` for all items, on all cores.
 
     **Arguments**
 
-    - `blank`: stands for an item that cannot be read.
-    - `bad`: gets the problem of each such item by its place.
-    - `many`: what messages call the items.
+    - `blank`: the result for an item that cannot be read.
+    - `bad`: gets the problem of each item that cannot be read, by index.
+    - `many`: the name of the items in messages.
 
-    **Raises** `ValueError` that names all of them, if there is no `bad`.
+    **Raises** `ValueError` with the names of all items that cannot be read, if `bad` is None.
     """
 
-    def one(item: Item, place: int) -> np.ndarray | ValueError:
+    def one(item: Item, index: int) -> np.ndarray | ValueError:
         try:
-            return work(item, place)
+            return work(item, index)
         except ValueError as error:
             return error
 
@@ -310,10 +311,10 @@ def each(
             parts.append(part)
             if progress is not None:
                 progress(len(parts), len(items))
-    errors = {place: part for place, part in enumerate(parts) if isinstance(part, ValueError)}
+    errors = {i: part for i, part in enumerate(parts) if isinstance(part, ValueError)}
     if bad is not None:
-        for place, error in errors.items():
-            bad[place] = error.problem if isinstance(error, UnreadableError) else str(error)
+        for i, error in errors.items():
+            bad[i] = error.problem if isinstance(error, UnreadableError) else str(error)
     elif len(errors) == 1:
         raise next(iter(errors.values()))
     elif errors:
@@ -339,7 +340,7 @@ def items_of(x: object, many: str) -> list[object]:
 
 def opened(item: object, where: str) -> tuple[str, object]:
     """The name of an item in messages, and its content: the bytes of a path, an open file or a
-    `Member`; anything else as it is. **Raises** `UnreadableError` for a file that cannot be
+    `Member`, or the item itself. **Raises** `UnreadableError` for a file that cannot be
     read."""
     if isinstance(item, io.IOBase):
         item.seek(0)

@@ -1,4 +1,4 @@
-"""A kind of input that people have: how it is read, learned, compared and shown.
+"""Kinds of inputs: how each of them is read, learned, compared and shown.
 
     class Sounds(arml.Inputs):
         one, many = "sound", "sounds"
@@ -12,9 +12,9 @@
     arml.register("inputs", "sounds", Sounds)
     arml.adapt("sounds", ["a.wav", "b.wav", "c.wav"], ["clap", "clap", "bark"])
 
-Such a kind turns each input into a vector by itself, and `arml.predict.encoded` learns from the
-vectors; files come in one folder for each class. The kinds of the package replace parts of that:
-tables are read row by row, and photographs have a model of their own.
+This kind turns each input into a vector, and `arml.predict.encoded` learns from the vectors. Files
+come in one folder for each class. The kinds of the package replace some of these parts: tables are
+read row by row, and photographs use their own model.
 """
 
 import contextlib
@@ -40,40 +40,40 @@ from arml.predict.together import warning
 from arml.results.files import Json
 
 AT_ONCE = 256
-"""Files between two answers."""
+"""The number of files in a batch of queries."""
 _MAX_FILES_READ_FIRST = 2_000
-"""Files up to which all are read before anything is predicted."""
+"""Up to this number, all files are read before the first prediction."""
 _TABLE_ENDINGS = (
     *(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".jsonl", ".ndjson", ".parquet"),
     *(".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"),
 )
-"""The ends of the names of tables."""
+"""The endings of the names of tables."""
 Labelled = tuple[list[str], Any, Any]
-"""Names (files, or rows of a table), inputs, and labels as texts, or numbers of a regression."""
+"""Names (of files or rows), inputs, and labels as texts, or numbers for a regression."""
 
 
 class Shown(NamedTuple):
-    """One input on a page."""
+    """How a page shows one input."""
 
     image: str = ""
     """The address of an image within the page."""
     text: str = ""
-    """An excerpt."""
+    """An excerpt of its text."""
 
 
 class Queries(NamedTuple):
     """Inputs to predict."""
 
     names: Sequence[str | int]
-    """Files, or lines of a table."""
+    """Names of files, or line numbers of a table."""
     batches: Iterable[Any]
     """The inputs in batches."""
     keys: Mapping[str, Sequence[object]] = {}
     """Columns of a table that name its rows, for the answers."""
     files: Sequence[Member] = ()
-    """The files, if they are files."""
+    """The files of the inputs, if there are any."""
     bad: Mapping[int, str] = {}
-    """The problems of inputs that cannot be read, which are known when the batches are read."""
+    """The problems of inputs that cannot be read, by index. It is complete after the last batch."""
 
 
 def _silent(what: str) -> AbstractContextManager[OnItem]:
@@ -82,25 +82,25 @@ def _silent(what: str) -> AbstractContextManager[OnItem]:
 
 @dataclass
 class Asked:
-    """How a command wants inputs to be read."""
+    """The options with which a command reads inputs."""
 
     target: str | None = None
-    """Of a table: the column to predict."""
+    """The column of a table to predict."""
     group: str | None = None
-    """Of a table a column, of files a regular expression: those with one value, or with one text in
-    their paths, belong together."""
+    """A column of a table, or a regular expression for the paths of files. Inputs with the same
+    value, or with the same match, belong together."""
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """The kind's own options that were given, by name; most are about columns."""
+    """The given options of the kind, by name. Most of them are about columns."""
     sheet: str | None = None
-    """Of a spreadsheet: the sheet, if it is not the first that is visible."""
+    """The sheet of a spreadsheet, if it is not the first visible one."""
     strict: bool = False
     """Whether an input that cannot be read is an error."""
     shown: dict[str, Shown] | None = None
-    """What was read, by name, for a page; None if nobody wants it."""
+    """How a page shows each input that was read, by name; None without a page."""
     tell: Callable[..., object] = LOG.warning
     """Called with remarks for the user."""
     watch: Callable[[str], AbstractContextManager[OnItem]] = _silent
-    """From the name of a work to a context whose value is called with its progress."""
+    """From the name of a step to a context manager, whose value is called with the progress."""
     open: ExitStack = field(default_factory=ExitStack)
     """Archives of queries, which stay open until these are answered."""
     unlabelled: Queries | None = None
@@ -109,7 +109,7 @@ class Asked:
 
 class Inputs(Form):
     """A kind of input. A subclass needs `one`, `many`, `suffixes`, `dimension` and `vector`, or its
-    own `learner`; every other part has a default. It has no state.
+    own `learner`. Every other part has a default. Instances have no state.
 
         class Readings(arml.Inputs):
             one, many, suffixes, dimension = "reading", "readings", (".npy",), 3
@@ -123,35 +123,35 @@ class Inputs(Form):
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """The ends of the names of its files, in small letters."""
+    """The endings of the names of its files, in small letters."""
     dimension: ClassVar[int] = 0
-    """The numbers of a vector."""
+    """The length of a vector."""
     trained: ClassVar[bool] = False
-    """Whether its learners are meta-trained; a kind's own learner is not."""
+    """Whether its learners are meta-trained. The learner of a new kind is not."""
     cells: ClassVar[tuple[str, ...]] = ("bytes", "path", "file")
-    """Columns of a batch that hold such inputs; the first that is there is read."""
+    """Columns of a batch that may hold such inputs. The first that exists is read."""
     asks: ClassVar[tuple[str, ...]] = ("prior", "strict", "sort_into", "report", "group")
-    """The options of `arml adapt` that it has, beside those of every kind and its own `options`."""
+    """The options of `arml adapt` that it supports, besides `options` and those of every kind."""
     options: ClassVar[type | None] = None
-    """Its own options of `arml adapt`: a frozen dataclass of keywords with defaults, whose texts
-    the help shows. `learn` finds those that were given in `Asked.columns`."""
+    """Its own options of `arml adapt`: a frozen dataclass of keywords with defaults. The help
+    shows the docstrings of its fields. `learn` finds the given options in `Asked.columns`."""
     tab: ClassVar[str] = ""
-    """The tab of `arml app` that shows its predictors; empty if none does."""
+    """The tab of `arml app` that shows its predictors; empty without a tab."""
     advice: ClassVar[str] = "name folders or files, or use the learner tables for tables"
     """What to do if a path holds inputs of another kind."""
 
     @property
     def about(self) -> str:
-        """It in a sentence: the first of its class's docstring."""
+        """A description in one sentence: the first of the docstring of its class."""
         first, _, _ = " ".join((type(self).__doc__ or self.many).split()).partition(". ")
         return f"{first.rstrip('.')}."
 
     # One input.
 
     def vector(self, content: Any, where: str) -> Float[np.ndarray, " dimension"]:
-        """The vector of one input: of the bytes of a file, or of what people gave in its place.
+        """The vector of one input: of the bytes of a file, or of another object that a user gave.
 
-        **Raises** `ValueError`, which names `where`, for an input that cannot be read.
+        **Raises** `ValueError` with the name `where` if the input cannot be read.
         """
         raise NotImplementedError
 
@@ -160,20 +160,20 @@ class Inputs(Form):
         return opened(item, f"{self.one} {place + 1}")
 
     def items(self, x: object) -> list[object]:
-        """The single inputs. **Raises** `ValueError` for anything but several."""
+        """The inputs as a list. **Raises** `ValueError` if `x` is not several inputs."""
         return items_of(x, self.many)
 
     def holds(self, x: object) -> bool:
-        """Whether an estimator that is given such inputs alone learns this kind, and no table."""
+        """Whether an estimator with these inputs learns this kind instead of a table."""
         return False
 
     def show(self, file: Member) -> Shown:
-        """A file as a page shows it, beside its name."""
+        """How a page shows a file, besides its name."""
         return Shown()
 
     def examples(self) -> tuple[Sequence[object], list[str]]:
-        """Labelled inputs for `arml check`, as people give them: four or more, all different, of
-        each of two or more classes. **Raises** `ValueError` if there are none."""
+        """Labelled inputs for `arml check`, as a user gives them: two or more classes, each with
+        four or more different inputs. **Raises** `ValueError` if the kind has no examples."""
         raise ValueError(f"{self.name}: define examples, some labelled {self.many}, to check them")
 
     @property
@@ -185,22 +185,22 @@ class Inputs(Form):
     # Learners.
 
     def learner(self, model: Path | str | None = None, **options: object) -> TaskLearner | None:
-        """Its learner; None for the usual one: see `arml.predict.encoded`."""
+        """Its learner; None for the default: see `arml.predict.encoded`."""
         if model is not None or options:
             given = ", ".join(["model"] * (model is not None) + [*options])
-            raise ValueError(f"{self.many} have a learner without options, got {given}")
+            raise ValueError(f"the learner of {self.many} has no options, got {given}")
         return None
 
     def opens(self, path: Path) -> bool:
-        """Whether the file is a frozen model of such inputs, for `learner`."""
+        """Whether the file is a frozen model that `learner` accepts."""
         return False
 
     def remade(self, facts: Json, model: Path | str | None) -> TaskLearner | None:
-        """The learner of a saved predictor, with another file of its model if it is elsewhere; None
-        for the usual one. **Raises** `ValueError` for facts that its vectors no longer have."""
+        """The learner of a saved predictor; None for the default. `model` is the file of its model,
+        if it has moved. **Raises** `ValueError` if the facts of its vectors have changed."""
         if facts["dimension"] != self.dimension:
             raise ValueError(
-                f"its {self.many} had {facts['dimension']} numbers, and have {self.dimension} now: "
+                f"its {self.many} had {facts['dimension']} numbers, but now have {self.dimension}: "
                 "use the file that it was made with"
             )
         warn_of_change(self.source, str(facts["version"]), f"a predictor of {self.many}")
@@ -209,8 +209,8 @@ class Inputs(Form):
     def better(
         self, predictor: Predictor, x: object, labels: object
     ) -> tuple[Predictor | None, str]:
-        """Where no learner is named: the predictor of another learner if it predicts the examples
-        better than this one, else None; and the reason in words."""
+        """The predictor of another learner if it predicts the examples better than this one, else
+        None; and the reason in words. It is called if the user did not name a learner."""
         return None, ""
 
     def read(
@@ -230,25 +230,25 @@ class Inputs(Form):
 
     @property
     def predictor(self) -> type[Any] | None:
-        """The class of the predictors of meta-trained learners; None for the usual one: see
+        """The class of the predictors of meta-trained learners; None for the default: see
         `arml.predict.learner`."""
         return None
 
     # Files.
 
     def together(self, source: LabelledFiles, x: np.ndarray) -> str:
-        """What the user is told if several files may show one thing; else empty."""
+        """A warning for the user if several files may show one thing; otherwise empty."""
         return warning(source.files, source.labels, self.many)
 
     def fits(self, path: Path) -> bool:
-        """Whether a path may hold such inputs, by its name."""
+        """Whether a path may hold such inputs, judged by its name."""
         return not is_table(path)
 
     def labelled(
         self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
     ) -> Labelled:
-        """The labelled inputs below a path that can be read: of files the labels are the names of
-        their folders. A `predictor`, if there is one, says which columns it reads."""
+        """The labelled inputs below a path that can be read. The label of a file is the name of its
+        folder. A `predictor`, if given, determines the columns of a table."""
         if asked.target is not None:
             raise ValueError(f"{self.many} have no columns: leave --target out")
         bad: Bad = {}
@@ -266,8 +266,9 @@ class Inputs(Form):
 
     def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
         """The predictor of labelled inputs, and their names."""
-        (names, x, y), groups = self.labelled(learner, path, asked), None
-        if (group := asked.group) is not None:
+        names, x, y = self.labelled(learner, path, asked)
+        groups, group = None, asked.group
+        if group is not None:
             try:
                 found = [re.search(group, name) for name in names]
             except re.error as error:
@@ -276,12 +277,12 @@ class Inputs(Form):
                 ) from None
             if not any(found):
                 raise ValueError(
-                    f"--group {group!r} is found in the path of no {self.one}, such as {names[0]}"
+                    f"--group {group!r} does not match the path of a {self.one}, such as {names[0]}"
                 )
             pairs = zip(found, y, strict=True)
             groups = [
-                f"{label}: {one[one.lastindex or 0]}" if one else f"alone: {place}"
-                for place, (one, label) in enumerate(pairs)
+                f"{label}: {one[one.lastindex or 0]}" if one else f"alone: {i}"
+                for i, (one, label) in enumerate(pairs)
             ]
             n = len({*groups}) - found.count(None)
             asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
@@ -290,8 +291,8 @@ class Inputs(Form):
     def learn_rows(
         self, learner: TaskLearner, sheet: Any, asked: Asked
     ) -> tuple[Predictor, list[str]]:
-        """The predictor of a table's rows, and their names; rows whose target is empty are no
-        examples, but `asked.unlabelled`. **Raises** `ValueError` for a kind of files alone."""
+        """The predictor of a table's rows, and their names. Rows with an empty target become
+        `asked.unlabelled`. **Raises** `ValueError` if the kind reads only files."""
         raise ValueError(f"{self.many} are not rows of a table: {self.advice}")
 
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
@@ -301,22 +302,23 @@ class Inputs(Form):
         return self._asking(predictor, [one.where for one in files], files, asked)
 
     def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
-        """For each query the part without which its label is least probable, and the probabilities
-        with and without (`--matter`)."""
+        """For each query, the part whose removal makes its label least probable, and the
+        probability with and without that part (`--matter`)."""
         found = []
-        for place, file in enumerate(queries.files):
-            if place in queries.bad:
+        for i, file in enumerate(queries.files):
+            if i in queries.bad:
                 found.append("")
                 continue
             inputs, parts = self.without_parts(predictor.learner, file)
-            own = (chances := predictor.predict_proba(inputs))[:, chances[0].argmax()]
+            chances = predictor.predict_proba(inputs)
+            own = chances[:, chances[0].argmax()]
             part = parts[int(own[1:].argmin())]
             found.append(f"{part} ({own[0]:.2f} to {own[1:].min():.2f})")
         return found
 
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
-        """The input of a file, followed by it without each of its parts, and these parts in words;
-        a kind needs it whose `asks` have "matter"."""
+        """The input of a file, followed by copies that each lack one part, and the parts in words.
+        A kind with "matter" in `asks` must define it."""
         raise NotImplementedError
 
     def _kept(
@@ -328,12 +330,12 @@ class Inputs(Form):
         bad: Bad,
         asked: Asked,
     ) -> Labelled:
-        """The examples that could be read; the user is told of the others."""
-        kept = [place for place in range(len(x)) if place not in bad]
+        """The examples that could be read; `asked.tell` gets the others."""
+        kept = [i for i in range(len(x)) if i not in bad]
         if bad:
-            each = ", ".join(f"{names[place]} ({bad[place]})" for place in bad)
+            each = ", ".join(f"{names[i]} ({problem})" for i, problem in bad.items())
             asked.tell(f"left out {len(bad)} of {len(x)} {self.many}, which cannot be read: {each}")
-        known = [labels[place] for place in kept]
+        known = [labels[i] for i in kept]
         if gone := sorted({*labels} - {*known}):
             raise ValueError(
                 f"{path}: no {self.one} of {', '.join(gone)} can be read: replace these "
@@ -341,7 +343,7 @@ class Inputs(Form):
             )
         asked.tell(*alike(known, "classes"))
         check_different(x[kept], path, self.many)
-        return [names[place] for place in kept], x[kept], known
+        return [names[i] for i in kept], x[kept], known
 
     def _asking(
         self,
@@ -358,14 +360,12 @@ class Inputs(Form):
             own: Bad = {}
             some = files[first : first + AT_ONCE]
             found = self._read(predictor.learner, some, asked, None if asked.strict else own)
-            bad.update((first + place, problem) for place, problem in own.items())
+            bad.update((first + i, problem) for i, problem in own.items())
             return found
 
         parts: Iterable[np.ndarray] = map(read, range(0, len(files), AT_ONCE))
-        if (
-            len(files) <= _MAX_FILES_READ_FIRST
-        ):  # so that one that cannot be read is named before other work
-            parts = list(parts)
+        if len(files) <= _MAX_FILES_READ_FIRST:
+            parts = list(parts)  # a file that cannot be read is reported before other work
         return Queries(names, parts, keys, files, bad)
 
     def _read(
@@ -378,11 +378,11 @@ class Inputs(Form):
         return found
 
     def _tell_left_out(self, others: Sequence[object], asked: Asked) -> None:
-        """Name the files that are of another kind."""
+        """Name the files of another kind to the user."""
         if others:
             n = f"{len(others)} files" if len(others) > 1 else "one file"
             asked.tell(
-                f"left out {n} whose name has no ending of a {self.one} that can be read: "
+                f"left out {n} whose name does not end like that of a {self.one}: "
                 f"{', '.join(map(str, others[:3]))}{', ...' if len(others) > 3 else ''}"
             )
 
@@ -390,12 +390,12 @@ class Inputs(Form):
 def named_kind(name: str) -> Inputs:
     """The kind of that name. **Raises** `ValueError` with the nearest names if there is none."""
     kind = INPUTS.known(name)
-    assert isinstance(kind, Inputs), "a subclass of arml.Inputs is read"
+    assert isinstance(kind, Inputs), "every registered kind is an arml.Inputs"
     return kind
 
 
 def inputs_of(learner: TaskLearner) -> Inputs:
-    """How a learner's inputs are read."""
+    """The kind of a learner's inputs."""
     return named_kind(learner.kind.name)
 
 

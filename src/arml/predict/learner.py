@@ -1,13 +1,12 @@
 """A meta-trained learner, the task that it learns from a few labelled examples, and its folder.
 
 A prediction depends on the support set and on its own input, not on the other queries: networks
-that normalise by their batch take the statistics of the support set instead. A task may have more
-classes than those of the meta-training, if no weight depends on their number, as with class
-prototypes.
+with batch normalisation use the statistics of the support set instead. A task may have more classes
+than the meta-training had, if no weight depends on their number, as with class prototypes.
 
-The folder needs neither anybody's code nor the data of the training: `config.json` holds the
-learner's experiment, the problem that it was built for, and checksums of itself and of the weights;
-that of a predictor has its examples, too.
+The folder needs no other code and no training data. `config.json` holds the learner's experiment,
+the problem that it was built for, and checksums of itself and of the weights. The folder of a
+predictor also holds its examples.
 
 [1] Guo, Pleiss, Sun and Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
 [2] Platt, Probabilistic Outputs for Support Vector Machines, 1999.
@@ -69,15 +68,15 @@ from arml.training.fit import Fitted
 from arml.training.provenance import provenance
 
 _QUERIES_AT_ONCE = 64
-"""Queries that the learner predicts at once."""
+"""The number of queries that the learner predicts at once."""
 MISSING_CLASS_GAP = 1e6
-"""A logit that lies further below the largest belongs to a class that the task lacks."""
+"""If a logit is further below the largest, the task does not have its class."""
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class LearnedTask(msgspec.Struct):
-    """The facts about a predictor's task."""
+    """The part of `config.json` about the task of a predictor."""
 
     classes: list[str | int | float | bool] | None
     flat: bool
@@ -118,13 +117,13 @@ class FewShotLearner(TaskLearner):
     problem: Problem
     """The kind of tasks that it was built for."""
     experiment: Experiment | None = None
-    """How it was built; None for one that `arml.build` did not make, which cannot be saved."""
+    """How `arml.build` made it. A learner with None was made otherwise, and cannot be saved."""
     families: tuple[str, ...] = ()
     """The families of its training tasks."""
     temperature: float = 1.0
     """Divides the logits, so that probabilities are calibrated on validation tasks."""
     trained: Json | None = None
-    """Step, commit, versions and device of the training, where they were noted."""
+    """Step, commit, versions and device of the training, as far as they were recorded."""
     frozen: Json | None = None
     """The frozen model that made its inputs from pictures, if there is one."""
     model: Path | None = None
@@ -133,7 +132,7 @@ class FewShotLearner(TaskLearner):
 
     @classmethod
     def of(cls, what: object) -> "FewShotLearner":
-        """The learner of a run folder or of a shared one, of a `Run`, of a `Fitted`, or one that
+        """The learner of a run folder, a shared folder, a `Run` or a `Fitted`, or a learner that
         `arml.build` made. **Raises** `ValueError` for anything else, `RunError` for a damaged
         folder."""
         match what:
@@ -176,7 +175,7 @@ class FewShotLearner(TaskLearner):
 
     @cached_property
     def extractor(self) -> Extractor | None:
-        """Its frozen model, if there is one. **Raises** `ValueError` if the file is another."""
+        """Its frozen model, or None. **Raises** `ValueError` if the file holds another model."""
         return None if self.frozen is None else extractor_again(self.frozen, self.model)
 
     def read(
@@ -186,7 +185,7 @@ class FewShotLearner(TaskLearner):
         progress: OnItem | None = None,
         bad: Bad | None = None,
     ) -> np.ndarray:
-        """The inputs `[n, *features]`, checked. A learner of pictures reads lists of files, too."""
+        """The inputs `[n, *features]`, checked. A learner of pictures also reads lists of files."""
         return self.kind.read(self, x, what, progress, bad)
 
     def with_model(self, model: Path | str | None) -> "FewShotLearner":
@@ -198,10 +197,10 @@ class FewShotLearner(TaskLearner):
         return super().with_estimator(estimator, "" if self.kind.plain else self.problem.kind)
 
     def of_classes(self, ways: int) -> MetaLearner:
-        """The learner as it adapts to tasks of `ways` classes, outside of training.
+        """The learner that adapts to tasks of `ways` classes, outside of training.
 
-        **Raises** `ValueError` for more than in its meta-training if weights depend on their
-        number."""
+        **Raises** `ValueError` for more classes than in its meta-training, if weights depend on
+        their number."""
         learner = widened(self.learner, self.experiment, self.problem, ways)
         return inductive(learner, self.problem.support)
 
@@ -213,15 +212,15 @@ class FewShotLearner(TaskLearner):
         **Arguments**
 
         - `x`: inputs `[n, *features]`: NumPy, JAX or PyTorch arrays, or a data frame. Pixels are
-          bytes, or floats in [0, 1]; pictures may be a list of files, too. A learner of tables
+          bytes, or floats in [0, 1]. Pictures may also be a list of files. A learner of tables
           takes any columns: see `arml.tables.predictor`.
         - `y`: `n` labels of any kind that can be sorted, of any number of classes; or `n` numbers
           or rows of numbers (regression).
-        - `sample_weight`: how much each example counts `[n]`, for predictors that then use the
-          model `logistic` or `edges`; no other model can use it, and no learner of tables.
-        - `options`: `groups`, a value for each example, such as a person's name: those with the
-          same are left out together wherever examples are (for tables it may be the name of a
-          column); for tables `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
+        - `sample_weight`: how much each example counts `[n]`. Only the models `logistic` and
+          `edges` can use it; learners of tables use whole numbers.
+        - `options`: `groups`, a value for each example, such as a person's name (for tables also
+          the name of a column): examples with the same value are always left out together. For
+          tables also `keep`, `without` and `dates`: see `arml.tables.predictor.learned`.
 
         Returns a `Predictor`.
 
@@ -235,7 +234,7 @@ class FewShotLearner(TaskLearner):
         write_learner(self, folder)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # An estimator is pickled beside: see `TaskLearner.__reduce_ex__`.
+        # An estimator is pickled separately: see `TaskLearner.__reduce_ex__`.
         plain = dataclasses.replace(self, estimator=None)
         return _unpacked, (packed(plain.save), self.model)
 
@@ -248,8 +247,8 @@ def _unpacked(files: dict[str, bytes], model: Path | None) -> FewShotLearner:
 
 
 def inductive(learner: MetaLearner, support: int | None = None) -> MetaLearner:
-    """The same learner as it is used outside of training: normalisation takes the statistics of the
-    support set alone, and nothing grows with more examples than the `support` of training."""
+    """The learner as it is used outside of training: normalisation uses only the statistics of the
+    support set, and sums do not grow beyond the `support` examples of training."""
 
     def change(node: PyTree) -> PyTree:
         if isinstance(node, Body):
@@ -269,16 +268,16 @@ def write_learner(
     support: Mapping[str, np.ndarray] | None = None,
     task: JsonView | None = None,
 ) -> None:
-    """Write a learner; with `support` and `task`, a predictor: the examples that it adapted to.
+    """Write a learner; with `support` (the examples that it adapted to) and `task`, a predictor.
 
     **Raises** `RunError` if it cannot be written, or if the folder holds something else;
-    `ValueError` for a learner that could not be built again.
+    `ValueError` for a learner that could not be read again.
     """
     folder = Path(folder)
     check_free(folder, predictor=task is not None)
     if learner.experiment is None:
         raise ValueError(
-            f"{learner!r} was not made by arml.build, so that it could not be read again: register "
+            f"{learner!r} was not made by arml.build, so it could not be read again: register "
             "its method, and build it by name"
         )
     experiment = to_json(learner.experiment)
@@ -303,12 +302,12 @@ def write_learner(
 
 
 def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
-    """A learner that `write_learner` wrote, and its task if it is that of a predictor.
+    """The learner that `write_learner` wrote, and the task if the folder is a predictor.
 
-    **Raises** `RunError` for a folder that is none, was altered or cut short.
+    **Raises** `RunError` if the folder is not a learner, was altered or was cut short.
     """
     where = str(folder / CONFIG_FILE)
-    # The checksum says that it is as it was written, not that it means anything.
+    # The checksum shows that the file was not altered, not that its content is valid.
     known = read_as(Content, read_checked(folder, LEARNER_FORMAT), where, GET_LEARNER_AGAIN)
     experiment = from_json(known.experiment, where)
     problem = problem_of(known.problem, f"{where}: problem")
@@ -317,7 +316,7 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
         blank = eqx.filter_eval_shape(initial, experiment, problem)
     except Exception as error:
         first = " ".join(str(error).split())[:200]
-        raise RunError(f"{where}: no learner can be built of its options: {first}") from error
+        raise RunError(f"{where}: its options do not build a learner: {first}") from error
     wanted = {name: array.shape for name, array in named(blank).items()}
     if wanted != {name: array.shape for name, array in arrays.items()}:
         raise RunError(
@@ -332,10 +331,10 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
 
 
 def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
-    """A predictor that was saved. **Raises** `RunError` if it is altered or cut short."""
+    """Read a saved predictor. **Raises** `RunError` if it was altered or cut short."""
     learner, task = read_learner(folder)
     if task is None:
-        raise RunError(f"{folder}: its {SUPPORT_FILE} is of another predictor: save it again")
+        raise RunError(f"{folder}: its {SUPPORT_FILE} belongs to another predictor: save it again")
     arrays = read_arrays(folder / SUPPORT_FILE, task.sha256)
     try:
         known = learner.kind.predictor or TrainedPredictor
@@ -348,8 +347,8 @@ def read_predictor(folder: Path, model: Path | str | None = None) -> Predictor:
 
 
 def exported(run: Path | str, folder: Path | str, *, tasks: int = 200) -> FewShotLearner:
-    """Write a run's learner as a folder to share, its temperature chosen on `tasks` validation
-    tasks (0 for none; they need the run's data).
+    """Write a run's learner as a folder to share. Its temperature is chosen on `tasks` validation
+    tasks, which need the run's data; with 0 tasks it is 1.
 
     **Raises** `RunError` for a folder that is not a run, or if it cannot be written.
     """
@@ -377,14 +376,14 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
     """The T for which softmax(logits / T) has the least mean cross-entropy [1], from 0.05 to 20.
 
     The targets are smoothed [2]: that of the right class is (n + 1) / (n + ways), that of each
-    other 1 / (n + ways), for n predictions. If all are right, the next one is still not certain.
+    other 1 / (n + ways), for n predictions. If all are right, the next is still not certain.
     The cross-entropy is convex in 1/T, so a bounded search over log T finds it.
     """
     from scipy.optimize import minimize_scalar  # here, because SciPy is slow to load
     from scipy.special import log_softmax
 
     n = len(y)
-    # A class that a task lacks has a logit of about -1e9, and is not a class of this task.
+    # If a task does not have a class, its logit is about -1e9, and it does not count here.
     there = ~(logits < logits.max(axis=1, keepdims=True) - MISSING_CLASS_GAP)
     sure = n / (n + there.sum(axis=1))
 
@@ -398,8 +397,8 @@ def temperature(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -
 
 
 def calibrated(logits: Float[np.ndarray, "n ways"], y: Int[np.ndarray, " n"]) -> float:
-    """The temperature, or 1 if it does not help: the one of the first half of the predictions must
-    lower the mean cross-entropy of the second half."""
+    """The temperature, or 1 if it does not help. It helps if the temperature of the first half of
+    the predictions lowers the mean cross-entropy of the second half."""
     half = len(y) // 2
     held = logits[half:], y[half:]
     found = temperature(logits[:half], y[:half]) if half else 1.0
@@ -446,19 +445,19 @@ class TrainedPredictor(Predictor):
         groups: object = None,
         **options: object,
     ) -> "TrainedPredictor":
-        """The task of a support set, learned. **Raises** `ValueError` for other examples."""
+        """Learn the task of a support set. **Raises** `ValueError` for invalid examples."""
         if options:
             raise ValueError(f"{', '.join(options)}: only learners of tables have these options")
         inputs = learner.read(x, "support inputs")
         if not len(inputs):
-            raise ValueError("no examples: give some")
+            raise ValueError("no examples were given")
         inputs, y, *more = weighted(inputs, y, sample_weight, groups)
         if learner.problem.kind == "regression":
             targets, flat = checked_targets(y, learner.problem, len(inputs))
             _check_range(learner, inputs, targets)
             return cls(learner, inputs, targets.astype(np.float32), None, *more, flat=flat)
         classes, places = checked_labels(y, len(inputs))
-        learner.of_classes(len(classes))  # may refuse so many
+        learner.of_classes(len(classes))  # raises for too many classes
         return cls(learner, inputs, places, classes, *more)
 
     @classmethod
@@ -482,10 +481,10 @@ class TrainedPredictor(Predictor):
         return self.learner.of_classes(0 if self.classes is None else len(self.classes))
 
     def using(self, model: str) -> "TrainedPredictor":
-        """The same, predicting with another of its `models`: the `learner`, `logistic` regression
+        """The same predictor with another of its `models`: the `learner`, `logistic` regression
         on the inputs or on the `edges` of pictures, a Gaussian `process` of a function, or the
-        `ensemble` of all, with weights from examples that are left out. **Raises** `ValueError` for
-        another."""
+        `ensemble` of all, with weights from left-out examples. **Raises** `ValueError` for
+        an unknown model."""
         super().using(model)
         self._check_weights(model)
         other = copy.copy(self)
@@ -545,7 +544,7 @@ class TrainedPredictor(Predictor):
 
     @cached_property
     def choice(self) -> Choice:
-        """All models but the ensemble, and how much each counts."""
+        """All models except the ensemble, and their weights."""
         every, y = self.sample_weight is None, self.y
         names = [
             k
@@ -557,7 +556,7 @@ class TrainedPredictor(Predictor):
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """The weight of each model in the ensemble, from examples that are left out."""
+        """The weight of each model in the ensemble, from left-out examples."""
         some = self.choice.weights(np.arange(len(self.y)))
         return {name: some.get(name, 0.0) for name in self.models[:-1]}
 
@@ -579,7 +578,7 @@ class TrainedPredictor(Predictor):
 
     def _by(self, model: str, xp: ModuleType = np) -> Function:
         """The function from inputs `[n, *features]` to log-odds or targets; with `jax.numpy` as
-        `xp` it can be traced."""
+        `xp` JAX can trace it."""
         self._check_weights(model)
         if model == models.MEAN_OF_MODELS:
             weights = {name: w for name, w in self.weights.items() if w}
@@ -618,12 +617,14 @@ class TrainedPredictor(Predictor):
 
     def _support(self) -> Examples:
         y = self.y.astype(np.float32 if self.classes is None else np.int32)
-        return Examples(*jax.device_put((floats(self.x), y)))  # `asarray` compiles by shape
+        return Examples(
+            *jax.device_put((floats(self.x), y))
+        )  # `asarray` would compile for each shape
 
 
 def _check_range(learner: FewShotLearner, inputs: np.ndarray, targets: np.ndarray) -> None:
-    """Raise `ValueError` for targets that are larger than any of the training, and warn of inputs
-    outside of its range: descent from learned weights cannot reach them."""
+    """Raise `ValueError` for targets that are larger than all those of the training, and warn of
+    inputs outside of its range: gradient descent from learned weights cannot reach them."""
     if learner.experiment is None:
         return
     tasks, said = learner.experiment.tasks, learner.experiment.recipe
@@ -631,7 +632,7 @@ def _check_range(learner: FewShotLearner, inputs: np.ndarray, targets: np.ndarra
     largest = float(np.abs(targets).max())
     if reach is not None and largest > reach:
         raise ValueError(
-            f"expected targets of at most {reach:.3g} in size, as {said} was trained on, "
+            f"expected targets of at most {reach:.3g} in size, as in the training of {said}, "
             f"got {largest:.6g}: divide them by a number, or use the learner tables-regression"
         )
     if not low <= np.min(inputs) <= np.max(inputs) <= high:
@@ -643,12 +644,12 @@ def _check_range(learner: FewShotLearner, inputs: np.ndarray, targets: np.ndarra
 
 
 _process: list[int] = []
-"""The process in which JAX was first used for a prediction."""
+"""The number of the process that first used JAX for a prediction; empty before."""
 
 
 def _check_process() -> None:
-    """Raise `RuntimeError` in a process that was forked after JAX had started: its locks are held
-    by threads that are not there, so that it would wait for ever."""
+    """Raise `RuntimeError` in a process that was forked after JAX had started. Threads that do not
+    exist in the fork hold the locks of JAX, so the fork would wait for ever."""
     if not _process:
         _process.append(os.getpid())
     if _process[0] != os.getpid():
@@ -660,7 +661,7 @@ def _check_process() -> None:
 
 @short
 def _adapted(learner: MetaLearner, support: Examples, like: jax.ShapeDtypeStruct) -> Function:
-    """The prediction function. It is compiled once for all support sets of a size."""
+    """The prediction function. It is compiled once for all support sets of one size."""
     adapted = learner.adapt(support, key=jax.random.key(0))
     return eqx.filter_closure_convert(adapted.predict, like)
 
@@ -688,8 +689,8 @@ def _embedded(learner: MetaLearner, support: Examples, x: Array) -> Array:
 def by_chunks(
     function: Function, x: np.ndarray, size: int, fill: bool = True
 ) -> Float[np.ndarray, "n width"]:
-    """`[n, *features] -> [n, width]` by a function of `size` inputs; fewer are filled up, so that
-    one compiled program serves all, unless `fill` is false.
+    """`[n, *features] -> [n, width]` by a function of `size` inputs. A smaller chunk is padded, so
+    one compiled program serves all chunks, unless `fill` is false.
 
     **Raises** `ValueError` for outputs that are not finite."""
     _check_process()

@@ -1,4 +1,4 @@
-"""Learners and predictors by their name, folder or object: the interface for practitioners.
+"""Loads learners and predictors by name, folder or object: the interface for practitioners.
 
     predictor = arml.adapt("runs/mine", pictures, ["oak", "oak", "elm", "elm"])
     predictor.predict(more), predictor.predict_proba(more)
@@ -43,19 +43,20 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
 
     - `learner`: a run folder, a learner that was saved, or the name of one that the package carries
       (unless a folder here has that name); an `arml.Run`; the result of `arml.fit` or `arml.build`.
-      An estimator of scikit-learn learns tables, or what `x` are: see `arml.predict.scikit`.
-      "photos", an ONNX model of pictures, and a registered kind of inputs by its name train
-      nothing: see `arml.predict.encoded`.
-    - `model`: the frozen model of a learner on features, if it is not the one that ships; or what
-      learns from the vectors or the columns: an estimator, or one of
+      An estimator of scikit-learn learns tables, or the kind of `x`: see `arml.predict.scikit`.
+      "photos", an ONNX model of pictures, and the name of a registered kind of inputs need no
+      training: see `arml.predict.encoded`.
+    - `model`: the frozen model of a learner on features, if it is not the one that ships; or the
+      model that learns from the vectors or columns: an estimator, or one of
       `arml.predict.scikit.NAMED_ESTIMATORS`.
-    - `x`: inputs that it will learn.
+    - `x`: the inputs that an estimator will learn.
     - `options`: of an ONNX model of pictures: see `arml.photographs.learner.PhotoLearner`.
 
-    **Raises** `RunError` if there is none, `ValueError` for another object or model.
+    **Raises** `RunError` if there is no such learner, `ValueError` for other objects and models.
     """
     estimator = None
-    if (kind := predicts(learner)) is not None:
+    kind = predicts(learner)
+    if kind is not None:
         table = SHIPPED_LEARNERS / ("tables" if kind == "classification" else "tables-regression")
         holding = (name for name, one in untrained().items() if one.holds(x))
         learner, estimator = next(holding, table), learner
@@ -68,7 +69,8 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
         learner, _ = locate(Path(learner))
         file, kinds = learner if learner.is_file() else None, untrained()
         own = (one for one in kinds.values() if file is not None and one.opens(file))
-        if (named := kinds.get(str(learner)) or next(own, None)) is not None:
+        named = kinds.get(str(learner)) or next(own, None)
+        if named is not None:
             found = named.learner(model or file, **options) or EncodedLearner(named)
     if found is None and options:
         raise ValueError(f"{next(iter(options))} is for ONNX models: leave it out")
@@ -102,7 +104,7 @@ def adapt(
     """
     if y is None:
         if not isinstance(x, str | os.PathLike):
-            raise ValueError("expected labels y beside x: a folder of pictures alone needs none")
+            raise ValueError("expected labels y: only a folder of pictures works without them")
         from arml.datasets.folders import open_source
 
         with open_source(Path(x)) as source:
@@ -118,13 +120,13 @@ def adapt(
 
 
 def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predictor:
-    """A predictor that was saved, in its folder or a zip of it. `model` is its frozen network, if
-    that is not the package's.
+    """Load a saved predictor from its folder or a zip of it. `model` is its frozen network, if this
+    does not ship with the package.
 
         predictor.save("line")
         arml.load_predictor("line").predict([[2.5, 1]])
 
-    **Raises** `RunError` if it is not there, altered or cut short.
+    **Raises** `RunError` if it does not exist, was altered or was cut short.
     """
     folder = Path(folder)
     check_predictor(folder)
@@ -136,7 +138,8 @@ def load_predictor(folder: Path | str, model: Path | str | None = None) -> Predi
     config = read_json(folder / CONFIG_FILE)
     what, name = str(config.get("what")), str(config.get("what")).removeprefix(PREDICTOR_FORMAT)
     if what.startswith(PREDICTOR_FORMAT):
-        if name not in INPUTS and "version" in (made := dict(config["extractor"])):
+        made = config.get("extractor")
+        if name not in INPUTS and isinstance(made, dict) and "version" in made:
             source = Source(made["name"], made["version"])
             raise RunError(f"{folder}: its inputs are {name} of {source.name}: {source.remedy}")
         return load_encoded(folder, name, model)

@@ -1,16 +1,16 @@
-"""Models that learn a task from its examples alone, and their weighted mean with the learner.
+"""Models that learn a task only from its examples, and their weighted mean with the learner.
 
-Logistic regression on the inputs or on the edges of pictures; a Gaussian process for functions; for
-tables logistic or ridge regression, for larger ones a random forest and gradient boosting. Where a
-task is unlike those of the meta-training, one of them may predict better.
+They are logistic regression on the inputs or on the edges of pictures; a Gaussian process for
+functions; for tables, logistic or ridge regression, and for larger tables a random forest and
+gradient boosting. If a task is unlike those of the meta-training, one of them may predict better.
 
-The weights w of the mean come from examples that were left out: they maximise (stacking [1])
+The weights w of the mean are learned from left-out examples: they maximise (stacking [1])
 
     sum_i log sum_k w_k p_ik  +  PRIOR_EXAMPLES sum_k b_k log w_k
 
 with p_ik the probability that model k gives to the label of example i. The second term is the log
-of a Dirichlet density: b is one half for the first model, the learner, and the others divide the
-rest. The sum is concave, and EM climbs it. A check chooses the weights anew in each fold.
+of a Dirichlet density: b is one half for the first model, the learner, and the others share the
+other half. The sum is concave, and EM maximises it. A check learns the weights again in each fold.
 
 [1] Yao, Vehtari, Simpson and Gelman, Using Stacking to Average Bayesian Predictive Distributions,
     Bayesian Analysis 2018, Eq. (4), with the logarithmic score. Difference: the prior.
@@ -39,26 +39,26 @@ WEIGHTED_MODELS = ("logistic", "edges")
 RANDOM_FOREST, GRADIENT_BOOSTING = "random forest", "gradient boosting"
 LINEAR_MODEL_NAMES = {"classification": "logistic regression", "regression": "ridge regression"}
 PRIOR_EXAMPLES = 4.0
-"""How many examples the prior of the weights counts as much as."""
+"""The number of examples to which the prior of the weights is equivalent."""
 WEIGHT_ROUNDS = 200
-"""Of EM, which has converged by then to three digits."""
+"""The number of EM iterations, after which three digits have converged."""
 MAX_PROCESS_EXAMPLES = 300
-"""Examples up to which a Gaussian process is fitted: its time grows with their cube."""
+"""The most examples for a Gaussian process, because its time grows with their cube."""
 MAX_KERNEL_SCALES = 4
-"""Inputs up to which a Gaussian process has a scale for each."""
+"""The most inputs for which a Gaussian process has a scale for each input."""
 _MIN_PROBABILITY = 1e-9
-"""The least probability: a model that is sure and wrong does not lose its whole weight."""
+"""The least probability, so that a model that is sure and wrong keeps some weight."""
 _MIN_MODEL_WEIGHT = 0.02
 """A model whose weight is smaller is left out."""
 
 Outputs = Float[np.ndarray, "n outputs"]
-"""Log-odds of classes; numbers `[n, targets]`, of tables the centre and the scale of each."""
+"""Log-odds of classes, or numbers `[n, targets]`; for tables the centre and scale of a number."""
 Function = Callable[[Numeric], Numeric]
 """From inputs `[n, *features]` to their `Outputs`."""
 
 
 def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
-    """The models that a predictor of such a problem can use with `n` examples; the learner comes
+    """The models that a predictor of this problem can use with `n` examples; the learner comes
     first, and the ensemble last, if there are several."""
     if problem.kind == "regression" or not problem.form.plain:
         numbers = problem.form.plain and not problem.spatial
@@ -70,11 +70,11 @@ def models_of(problem: Problem, n: int = 0) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The weights of several models, learned from any of the examples."""
+    """Several models, and their weights from any subset of the examples."""
 
     models: Sequence[str]
     fit: Callable[[Places, str], Function]
-    """The function that a model learns from the examples in these places."""
+    """The function that a model learns from the examples with these indices."""
     x: np.ndarray
     """All inputs `[n, ...]`."""
     y: np.ndarray
@@ -82,18 +82,19 @@ class Choice:
     parts: Sequence[Places]
     """The indices of the examples that are left out together, for each fold."""
     known: dict[bytes, dict[str, Outputs]] = field(default_factory=dict)
-    """The results of `others`."""
+    """The cached results of `others`."""
 
     @property
     def classes(self) -> bool:
-        """Whether labels are predicted, and no numbers."""
+        """Whether the models predict labels, not numbers."""
         return self.y.dtype.kind != "f"
 
     def others(self, kept: Places) -> dict[str, Outputs]:
-        """By each model that learned from the examples `kept` alone, the outputs of all others;
-        zero for these examples. They are stored, because a check needs most of them twice:
-        whichever of two folds it leaves out first, the same examples stay."""
-        if (key := kept.tobytes()) not in self.known:
+        """The outputs of each model for all other examples, after it learned from the examples
+        `kept` only; the outputs for these are zero. The results are stored, because a check needs
+        most of them twice: leaving out two folds in either order keeps the same examples."""
+        key = kept.tobytes()
+        if key not in self.known:
             there = np.ones(len(self.x), bool)
             there[kept] = False
             found = {}
@@ -105,9 +106,9 @@ class Choice:
         return self.known[key]
 
     def weights(self, kept: Places) -> dict[str, float]:
-        """The weight of each model that counts, from folds among the examples `kept`. The
-        likelihood of a number is Student's t with four degrees of freedom, whose deviation is the
-        model's error."""
+        """The weights of the models, without zeros, from folds among the examples `kept`. The
+        likelihood of a number is Student's t with four degrees of freedom; its scale is the error
+        of the model."""
         if len(self.models) == 1:
             return {self.models[0]: 1.0}
         parts = [np.intersect1d(part, kept) for part in self.parts]
@@ -124,14 +125,12 @@ class Choice:
                 mean = squared.mean(axis=0) + 1e-300
                 own = (1 + squared / (2 * mean)) ** -2.5 * np.sqrt(mean.min() / mean)
         found = model_weights(own)
-        found = (
-            np.where(found < _MIN_MODEL_WEIGHT, 0.0, found)
-            / found[found >= _MIN_MODEL_WEIGHT].sum()
-        )
+        found = np.where(found < _MIN_MODEL_WEIGHT, 0.0, found)
+        found /= found.sum()
         return {k: float(w) for k, w in zip(self.models, found, strict=True) if w}
 
     def mean(self, kept: Places) -> Outputs:
-        """As `others`, by the weighted mean of the models."""
+        """As `others`, for the weighted mean of the models."""
         return mean_of(self.others(kept), self.weights(kept), self.classes)
 
 
@@ -141,8 +140,8 @@ def mean_of(
     classes: bool,
     xp: ModuleType = np,
 ) -> Numeric:
-    """The outputs of the weighted mean of models: of numbers, or of probabilities, whose logs they
-    are. With `jax.numpy` as `xp` it can be traced."""
+    """The outputs of the weighted mean of models: the mean of numbers, or the log of the mean of
+    probabilities. With `jax.numpy` as `xp` JAX can trace it."""
     if len(weights) == 1:
         return each[next(iter(weights))]
     if not classes:
@@ -155,8 +154,8 @@ def model_weights(own: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
 
     **Arguments**
 
-    - `own`: the probability, or a multiple of the density, that each gives to the label or the
-      target of an example that it did not learn from.
+    - `own`: the probability, or a multiple of the density, that each model gives to the label or
+      the target of an example that it did not learn from.
     """
     n, k = own.shape
     prior = np.array([0.5, *[0.5 / (k - 1)] * (k - 1)])
@@ -177,10 +176,10 @@ def fitted(
     sample_weight: np.ndarray | None = None,
 ) -> Function:
     """Logistic regression on the inputs (`logistic`) or their `edges`: the log-odds of `ways`
-    classes, from their places `y` `[n]`. With `jax.numpy` as `xp` it can be traced.
+    classes, from the indices `y` `[n]`. With `jax.numpy` as `xp` JAX can trace it.
 
-    The inputs are centred, and divided by the root of their mean squared length; they are then
-    turned to their principal axes, of which there are no more than examples and which change no
+    The inputs are centred, divided by the root of their mean squared length, and rotated to their
+    principal axes. There are no more axes than examples, and the rotation does not change the
     fit."""
 
     def read(x: Numeric, xp: ModuleType) -> Numeric:
@@ -209,9 +208,9 @@ def fitted(
 def process(
     x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n 1"], xp: ModuleType = np
 ) -> Function:
-    """The mean of a Gaussian process with a squared exponential kernel, one scale for all inputs if
-    they are many, and noise, chosen by the likelihood of the targets. With `jax.numpy` as `xp` it
-    can be traced."""
+    """The mean of a Gaussian process with a squared exponential kernel and noise. Many inputs share
+    one scale. The parameters maximise the likelihood of the targets. With `jax.numpy` as `xp` JAX
+    can trace it."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -220,7 +219,7 @@ def process(
     scales = np.ones(x.shape[1] if x.shape[1] <= MAX_KERNEL_SCALES else 1)
     kernel = ConstantKernel() * RBF(scales, (0.05, 50.0)) + WhiteKernel(0.1, (1e-3, 10.0))
     with one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a scale at its bound
+        warnings.simplefilter("ignore")  # about a scale at its bound
         known = (x - middle) / unit
         found = GaussianProcessRegressor(kernel, normalize_y=True).fit(known, y[:, 0])
     height, length = found.kernel_.k1.k1.constant_value, found.kernel_.k1.k2.length_scale
@@ -240,8 +239,8 @@ def process(
 def by_scikit(
     model: object, classes: np.ndarray | None, x: Float[np.ndarray, "n columns 3"], y: np.ndarray
 ) -> Function:
-    """A model of tables by its name, or an estimator. A gap in a column is at the mean, or NaN for
-    those that take it. The scale of a number is that of all targets."""
+    """Fit a model of tables by its name, or an estimator. A missing cell becomes the mean of its
+    column, or NaN for models that accept it. The scale of a number is that of all targets."""
     linear = model in LINEAR_MODEL_NAMES.values()
     gaps = 0.0 if linear or model == RANDOM_FOREST else np.nan
 

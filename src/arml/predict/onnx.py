@@ -2,12 +2,12 @@
 
 The file of a predictor of pictures reads bytes `pictures [n, h, w, 3]` of any size and gives
 `probabilities [n, classes]`, columns in the order of the metadata's `classes`. Tables are read as
-floats `inputs [n, columns]`; regression gives `predictions [n, targets]`. Everything is inside, a
-frozen model, too.
+floats `inputs [n, columns]`; regression gives `predictions [n, targets]`. The file includes the
+frozen model.
 
-A traced JAX function becomes ONNX operators one primitive at a time; what depends on constants
-alone is computed here. Sizes that are known only when the file runs are prime numbers in the trace.
-An array that was broadcast keeps its small shape as long as only operators read it that broadcast.
+A traced JAX function becomes ONNX operators one primitive at a time. Values that depend only on
+constants are computed here. Prime numbers in the trace stand for sizes that are known only when the
+file runs. A broadcast array keeps its small shape while only operators that broadcast read it.
 """
 
 import json
@@ -31,20 +31,20 @@ from arml.results.machine import extra
 
 _Shape = tuple[int, ...]
 _Value = Any
-"""Of a variable of the trace: a constant array, or the name of what a node computes."""
+"""The value of a variable of the trace: a constant array, or the name of a node's output."""
 _Equation = Any
-"""A `JaxprEqn`. By its type the variables have no shapes."""
+"""A `JaxprEqn`. Its declared type does not give its variables shapes."""
 ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH = 1009, 1013, 1019
 _FREE_AXES = {ANY_QUERIES: "n", ANY_HEIGHT: "height", ANY_WIDTH: "width"}
 """Names of the sizes that are known only when the file runs."""
 ANY_PICTURES = jax.ShapeDtypeStruct((ANY_QUERIES, ANY_HEIGHT, ANY_WIDTH, 3), np.uint8)
 """Pictures of any number and size."""
 ONNX_OPSET = 18
-"""Version of the operators."""
+"""The version of the operators."""
 ONNX_IR_VERSION = 9
-"""Version of the file format."""
+"""The version of the file format."""
 EXTRACTOR_PREFIX = "extractor_"
-"""The beginning of the names of a frozen model's own values."""
+"""The prefix of the names of a frozen model's values."""
 
 
 def free(sizes: Sequence[int]) -> list[int]:
@@ -55,7 +55,7 @@ def free(sizes: Sequence[int]) -> list[int]:
 
 
 class Graph:
-    """A file in the making: nodes in the order in which they run, and the constants they read."""
+    """A file under construction: nodes in their order of execution, and their constants."""
 
     def __init__(self, metadata: Mapping[str, str]) -> None:
         self.onnx = extra("onnx", "onnx", "ONNX files")
@@ -69,7 +69,7 @@ class Graph:
         helper.set_model_props(self.file, metadata)
         self.nodes, self.weights = self.file.graph.node, self.file.graph.initializer
         self.shapes: dict[str, _Shape] = {}
-        """Those of the stored arrays: dimensions of 1 may be still to be broadcast."""
+        """The shapes of the stored arrays. A dimension of 1 may not be broadcast yet."""
         self._constants: dict[tuple[bytes, str, _Shape], str] = {}
         self._lengths: dict[int, str] = {}
 
@@ -81,7 +81,7 @@ class Graph:
         return name
 
     def _constant(self, array: _Value) -> str:
-        """The name of a constant; equal ones are kept once."""
+        """The name of a constant. Equal constants are stored once."""
         array = np.asarray(array, order="C")
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
@@ -152,7 +152,7 @@ def _slice(graph: Graph, equation: _Equation, x: _Value) -> str:
     bounds = enumerate(zip(starts, ends, strides, strict=True))
     axes = [i for i, bound in bounds if bound != (0, shape[i], 1)]
     if {*free(shape)} & {*axes}:
-        raise ValueError("the learner reads a part of the queries, which no file can hold")
+        raise ValueError("the learner reads a part of the queries, which ONNX files cannot do")
     first, last, step = ([each[i] for i in axes] for each in (starts, ends, strides))
     return graph("Slice", x, first, last, axes, step)
 
@@ -160,7 +160,7 @@ def _slice(graph: Graph, equation: _Equation, x: _Value) -> str:
 def _pad(graph: Graph, equation: _Equation, x: _Value, value: _Value) -> str:
     low, high, between = zip(*equation.params["padding_config"], strict=True)
     if any(between):
-        raise ValueError("the learner pads between the entries of an array, which ONNX cannot")
+        raise ValueError("the learner pads between the entries of an array, which ONNX lacks")
     return graph("Pad", x, [*low, *high], value)
 
 
@@ -235,7 +235,7 @@ ELEMENTWISE_OPERATORS: dict[str, Operator] = {
         "Cast", x, to=graph.kind(equation.params["new_dtype"])
     ),
 }
-"""The operators of primitives that work on each entry; they broadcast on their own."""
+"""The operators of primitives that work on each entry. They broadcast their inputs."""
 ARRAY_OPERATORS: dict[str, Operator] = {
     "reshape": _reshape,
     "squeeze": _reshape,
@@ -301,7 +301,7 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
     inner = next((params[key] for key in keys if key in params), None)
     constants = not any(isinstance(value, str) for value in values)
     if constants and [*map(np.shape, values)] == given and not any(map(free, out)):
-        # Random numbers, too, are drawn here: ONNX has no such bits.
+        # Random numbers are also drawn here, because ONNX lacks their generator.
         run = partial(equation.primitive.bind, **params) if inner is None else jaxpr_as_fun(inner)
         results = run(*values)
         return results if isinstance(results, Sequence) else [results]
@@ -329,8 +329,8 @@ def _equation(graph: Graph, equation: _Equation, values: list[_Value]) -> Sequen
 
 
 def resized(pictures: Array, size: int, crop: Crop = False) -> Array:
-    """Bytes `[n, h, w, 3]` to whole numbers from 0 to 255, as floats `[n, size, size, 3]`: as
-    `decode.resize` after `decode.cropped`."""
+    """Crop and resize bytes `[n, h, w, 3]` to floats `[n, size, size, 3]`, whole numbers from 0 to
+    255, in the same way as `decode.resize` after `decode.cropped`."""
     x = pictures.astype(jnp.float32)
     places = [lax.iota(jnp.float32, side) for side in x.shape[1:3]]
     sides = [jnp.max(place) + 1 for place in places]
@@ -353,9 +353,9 @@ def resized(pictures: Array, size: int, crop: Crop = False) -> Array:
 
 
 def _areas(place: Array, length: Array, size: int) -> Array:
-    """The weight of each input pixel in each of `size` output pixels where a side shrinks: their
-    common area. A side that is shorter stays as it is, and fills the first pixels. A `place`
-    outside of [0, length) has no weight."""
+    """The weight of each input pixel in each of `size` output pixels of a side that shrinks: the
+    area that they share. A shorter side does not change, and fills the first pixels. A pixel whose
+    `place` is outside of [0, length) has no weight."""
     first = lax.iota(jnp.float32, size)[:, None]
     scale = length / size  # input pixels in an output pixel
     low, high = jnp.maximum(first * scale, place), jnp.minimum((first + 1) * scale, place + 1)
@@ -364,8 +364,8 @@ def _areas(place: Array, length: Array, size: int) -> Array:
 
 
 def _between(length: Array, size: int) -> Array:
-    """The weights of linear interpolation from the first `length` of `size` pixels to all, or the
-    identity if there are more."""
+    """The weights of linear interpolation from the first `length` of `size` pixels to all, or
+    the identity if `length` is larger."""
     first = lax.iota(jnp.float32, size)
     length = jnp.minimum(length, size)
     scale = length / size
@@ -385,7 +385,7 @@ _FROZEN_MODEL.def_abstract_eval(
 def vectors_of(pictures: Array, extractor: Extractor) -> Array:
     """The vectors `[n, d]` of pictures of any size by a frozen model, in a trace for `write`, which
     raises `ValueError` for a model that cannot be copied: one of a fixed number of pictures, or of
-    operators that cannot be brought to our version."""
+    operators that cannot be converted to our version."""
     x = extractor.prepared(resized(pictures, extractor.size, extractor.crop), jnp)
     return extractor.pooled(_FROZEN_MODEL.bind(x, extractor=extractor), jnp)
 
@@ -416,7 +416,7 @@ ARRAY_OPERATORS["frozen_model"] = _frozen_model
 
 
 def _copied(onnx: Any, extractor: Extractor) -> Any:
-    """The model with names of its own and our version of the operators."""
+    """The model with prefixed names and our version of the operators."""
     name = extractor.about["model"]
     if extractor.fixed:
         raise ValueError(
@@ -455,7 +455,7 @@ def write(
     outputs: Sequence[str],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a function of the `inputs`, whose results are the `outputs`.
+    """Write a function as a file with these names of `inputs` and `outputs`.
 
     **Raises** `ValueError` for a primitive that has no operator here, or without the package
     `onnx`; `RunError` if the file cannot be written.
@@ -480,9 +480,9 @@ def write_predictor(
 
     **Arguments**
 
-    - `function`: from inputs `[QUERIES, *features]` to the log-odds of the `classes`, or to targets
-      `[QUERIES, targets]`; of photographs the novelty `[QUERIES]`, too.
-    - `extractor`: the frozen model that makes the inputs of pictures.
+    - `function`: from inputs `[n, *features]` to the log-odds of the `classes`, or to targets
+      `[n, targets]`; for photographs also to the novelty `[n]`.
+    - `extractor`: the frozen model that turns pictures into inputs.
     """
     features, pictures = problem.features, extractor is not None or problem.spatial
     metadata = {"features": json.dumps(features)}

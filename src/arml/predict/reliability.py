@@ -1,13 +1,13 @@
-"""How far can a predictor be trusted? Answered from its own labelled examples.
+"""How far a predictor can be trusted, measured on its own labelled examples.
 
-A check takes a function that learns from some of the examples and predicts the others. It refits
-everything that reads labels from the examples that it may see, so no estimate has seen its own
-answers. Folds are balanced, and repeated if the examples are few; copies and the examples of a
-group are left out together, and count once (`arml.predict.folds`). A class without a second example
-that differs cannot be checked. The interval of an accuracy is Wilson's, with `OVERLAP_FACTOR`.
-Mistakes are ranked by the probability of the given label [1]. Intervals of numbers are a prediction
-plus or minus a quantile of the residuals of examples that were left out (the jackknife of [2], with
-folds). The check learns from less than the predictor does, so it is slightly pessimistic.
+A check takes a function that learns from some of the examples and predicts the others. Each fold
+fits everything that uses labels again, so no estimate has seen its own answers. Folds are balanced,
+and repeated if there are few examples. Copies and the examples of a group are left out together,
+and count once (`arml.predict.folds`). A class with one distinct example cannot be checked. The
+interval of an accuracy is Wilson's, with `OVERLAP_FACTOR`. Mistakes are ranked by the probability
+of the given label [1]. The interval of a number is its prediction plus or minus a quantile of the
+residuals of left-out examples (the jackknife of [2], with folds). The check learns from fewer
+examples than the predictor, so it is slightly pessimistic.
 
 [1] Northcutt, Jiang and Chuang, Confident Learning: Estimating Uncertainty in Dataset Labels,
     JAIR 2021. Difference: examples are ranked by the probability of their own label alone.
@@ -30,21 +30,21 @@ from arml.predict.folds import MAX_FOLDS, Numbers, Places, folds, units_of
 from arml.results.files import Json
 
 MAX_REPEATED_EXAMPLES = 60
-"""Up to so many examples of classes are left out `FOLD_REPEATS` times in different folds."""
+"""Up to this number of labelled examples, each is left out `FOLD_REPEATS` times."""
 FOLD_REPEATS = 3
 OVERLAP_FACTOR = 1.7
-"""The variance of a cross-validated accuracy around the accuracy on new inputs, as a multiple of
-that of as many independent tests: the folds learn from nearly the same examples [3], and from fewer
-than the predictor. It suits simulated tables (`benchmarks/results/intervals.json`), on which 1
-holds 87 to 96%; the correction of [4] is 2.1 for ten folds."""
+"""The variance of a cross-validated accuracy around the accuracy on new inputs, divided by that of
+as many independent tests: folds learn from nearly the same examples [3], and from fewer than the
+predictor. It suits simulated tables (`benchmarks/results/intervals.json`), where 95% intervals with
+a factor of 1 hold in 87 to 96% of cases. The correction of [4] is 2.1 for ten folds."""
 _OUTLIER_DISTANCE = 6.0
-"""A number is far off if its residual is so many times the median residual."""
+"""A number is far off if its residual is more than this multiple of the median residual."""
 Z_95 = 1.959964
 """The 97.5% quantile of the normal distribution."""
 _MAX_SHOWN = 5
-"""Examples that are named in words."""
+"""The largest number of examples that a summary in words names."""
 ALWAYS_THE_MEAN = "always the mean"
-"""The simplest regression, which every other should beat."""
+"""The name of the simplest regression, which every model should beat."""
 MODELS_IN_WORDS = {
     "learner": "the learner",
     "logistic": "logistic regression",
@@ -56,7 +56,7 @@ MODELS_IN_WORDS = {
 
 Copies = tuple[tuple[int, ...], ...]
 Refit = Callable[[Places, Places], Mapping[str, np.ndarray]]
-"""From the places of the examples to learn from, and of those to predict, to the predictions of one
+"""From the indices of the examples to learn from and of those to predict, to the predictions of one
 or more models by name: probabilities `[predicted, classes]` or numbers `[predicted, targets]`."""
 
 
@@ -67,15 +67,15 @@ class Evaluation:
     classes: np.ndarray
     """The labels in order."""
     labels: Int[np.ndarray, " n"]
-    """The place among `classes` of each example's own label."""
+    """The index among `classes` of each example's label."""
     probabilities: Float[np.ndarray, "n classes"]
     """The prediction for each example."""
     overlap = 1.0
-    """The variance of the accuracy, as a multiple of that of `independent` tests."""
+    """The variance of the accuracy, divided by that of `independent` tests."""
 
     @property
     def guesses(self) -> Int[np.ndarray, " n"]:
-        """The place among `classes` of each example's prediction."""
+        """The index among `classes` of each example's prediction."""
         return self.probabilities.argmax(axis=1)
 
     @property
@@ -99,7 +99,7 @@ class Evaluation:
 
     @property
     def independent(self) -> int:
-        """How many examples the interval counts."""
+        """The number of examples that the interval counts."""
         return len(self.labels)
 
     @property
@@ -136,7 +136,7 @@ class Evaluation:
         return wrong[np.argsort(own, kind="stable")]
 
     def as_json(self) -> Json:
-        """All of it as plain values, without the probabilities."""
+        """All results as plain values, without the probabilities."""
         (low, high), (label, share) = self.interval, self.largest
         return {
             "n": len(self.labels),
@@ -151,13 +151,13 @@ class Evaluation:
         }
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """A summary in words; `names` are those of the examples."""
+        """A summary in words. `names` are the names of the examples."""
         wrong = [f"{names[i]}: {self.mistake(i)}" for i in self.mistakes]
         return [str(self), *filter(None, [self.warning]), *_first(wrong, "more mistakes")]
 
     @property
     def warning(self) -> str:
-        """Whether always answering the `largest` class is as good, in words; empty if it is not."""
+        """A warning if always answering the `largest` class is as good; otherwise empty."""
         (label, share), ways = self.largest, len(self.by_class)
         if ways > 1 and share >= self.accuracy and self.balanced <= 1.2 / ways:
             return f"no better than always answering {label}: do not trust it"
@@ -168,10 +168,10 @@ class Evaluation:
             f"({share:.0%}); where all classes are equally frequent, {self.balanced:.0%} are right"
         )
 
-    def mistake(self, place: Any) -> str:
-        """The label of an example, and the one that is predicted, in words."""
-        own, guess = self.classes[[self.labels[place], self.guesses[place]]]
-        return f"labelled {own}, predicted as {guess} ({self.probabilities[place].max():.0%})"
+    def mistake(self, index: Any) -> str:
+        """The label of an example and the predicted label, in words."""
+        own, guess = self.classes[[self.labels[index], self.guesses[index]]]
+        return f"labelled {own}, predicted as {guess} ({self.probabilities[index].max():.0%})"
 
     @property
     def _counted(self) -> str:
@@ -194,10 +194,10 @@ class Evaluation:
 @dataclass(frozen=True, eq=False, repr=False)
 class Reliability(Evaluation):
     """The quality of a classifier, measured by leaving examples out. `labels` and `probabilities`
-    are those of the examples that were left out; probabilities are means over the repeats."""
+    belong to the examples that were left out. Probabilities are means over the repeats."""
 
     checked: Places
-    """Places of the examples that were left out, in the support set."""
+    """The indices of the left-out examples in the support set."""
     model: str
     """The model that was checked."""
     others: Mapping[str, float]
@@ -207,13 +207,13 @@ class Reliability(Evaluation):
     repeats: int = 1
     """How often each example was left out."""
     copies: Copies = ()
-    """Places of equal examples with one label, which were left out together."""
+    """The indices of equal examples with one label, which were left out together."""
     conflicts: Copies = ()
-    """Places of equal examples with several labels."""
+    """The indices of equal examples with several labels."""
     independent: int = 0
     """How many examples, copies or groups were left out."""
     grouped: bool = False
-    """Whether the user said which examples belong together."""
+    """Whether groups were given."""
     notes: tuple[str, ...] = ()
     """More lines for the user."""
     overlap = OVERLAP_FACTOR
@@ -225,32 +225,32 @@ class Reliability(Evaluation):
 
     @property
     def doubtful(self) -> Int[np.ndarray, " doubtful"]:
-        """Places in the support set of the `mistakes`: mislabelled, or unlike the others of their
-        class."""
+        """The indices of the `mistakes` in the support set: mislabelled examples, or examples
+        that are unlike the others of their class."""
         return self.checked[self.mistakes]
 
     def threshold(self, level: float = 0.95) -> float:
-        """The probability that the predicted class of `level` of the examples has when they are
-        left out: a query whose predicted class has less may belong to none of the classes."""
+        """The probability that the predicted classes of `level` of the left-out examples reach. If
+        the predicted class of a query has less, the query may lie outside of all classes."""
         top = self.probabilities.max(axis=1)
         return float(np.quantile(top, 1 - level)) if len(top) else 0.0
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """The result in words; `names` are those of the support set's examples."""
+        """The result in words. `names` are the names of the examples in the support set."""
         lines, present = [str(self), *self.notes], np.unique(self.labels)
         if len(present) == 1:
-            lines.append("only one class could be checked, so this says little")
+            lines.append("only one class could be checked, so this result says little")
         elif warning := self.warning:
             lines.append(warning)
         elif len(present) and np.bincount(self.labels).max() == 2:
             lines.append(
-                "with two examples a class each is predicted from half of the examples: from all "
-                "of them, new ones are likely predicted better"
+                "with two examples of each class, each is predicted from half of the examples: "
+                "new inputs are predicted from all, which is likely better"
             )
         missed = [str(label) for label in self.classes.tolist() if label not in self.by_class]
         if len(present) and missed:
             one = "group" if self.grouped else "distinct example"
-            lines.append(f"not checked, with one {one} each: {_some(missed)}")
+            lines.append(f"not checked, because each has one {one}: {_some(missed)}")
         lines += _equal(self.copies, self.conflicts, names, "labels")
         odd = [f"check {names[self.checked[i]]}: {self.mistake(i)}" for i in self.mistakes]
         return lines + _first(odd, "more examples that were predicted as another class")
@@ -267,7 +267,7 @@ class Reliability(Evaluation):
         if not len(self.labels):
             return (
                 "the predictor and its probabilities cannot be checked, because no class has two "
-                f"{'groups' if self.grouped else 'examples that differ'}: give two or more of a "
+                f"{'groups' if self.grouped else 'different examples'}: give two or more of a "
                 "class"
             )
         said = f"cross-validated {super().__str__()}"
@@ -282,18 +282,18 @@ class NumberReliability:
     """The quality of a regression, measured by leaving examples out."""
 
     targets: Float[np.ndarray, "n targets"]
-    """Of the examples, in order; none if nothing could be left out."""
+    """The targets of the examples, in order; empty if nothing could be left out."""
     predictions: Float[np.ndarray, "n targets"]
-    """Of each example from the others; infinite where the model could not predict."""
+    """The prediction of each example from the others; infinite if the model could not predict."""
     model: str
     """The model that was checked."""
     errors: Mapping[str, Float[np.ndarray, " targets"]]
     """The root mean squared error of each model, and of always answering the mean of the examples
     that were not left out, in units of each target."""
     copies: Copies = ()
-    """Places of equal examples, which were left out together."""
+    """The indices of equal examples, which were left out together."""
     conflicts: Copies = ()
-    """Places of equal inputs with several targets."""
+    """The indices of equal inputs with several targets."""
     independent: int | None = None
     """How many examples, copies or groups were left out; None for as many as there are targets."""
     notes: tuple[str, ...] = ()
@@ -311,13 +311,13 @@ class NumberReliability:
 
     @property
     def median(self) -> Float[np.ndarray, " targets"]:
-        """The median of the residuals: a few targets that are far off decide the `error`, and
-        change the median little."""
+        """The median of the residuals. A few targets that are far off determine the `error`, but
+        hardly change the median."""
         return np.median(self.residuals, axis=0)
 
     @property
     def doubtful(self) -> Int[np.ndarray, " doubtful"]:
-        """Places of the examples whose residual is more than `_OUTLIER_DISTANCE` times the median,
+        """The indices of examples whose residual is more than `_OUTLIER_DISTANCE` times the median,
         the largest first: mistyped, or unlike the others."""
         if not len(self.targets):
             return np.zeros(0, int)
@@ -326,10 +326,10 @@ class NumberReliability:
         return order[ratio[order] > _OUTLIER_DISTANCE]
 
     def half_width(self, level: float) -> Float[np.ndarray, " targets"]:
-        """Half the width of an interval that holds about `level` of new targets [2]: the residual
-        of the rank that conformal prediction takes.
+        """Half the width of an interval that contains about `level` of new targets [2]: the
+        residual with the rank of conformal prediction.
 
-        **Raises** `ValueError` for a level that so few examples cannot give."""
+        **Raises** `ValueError` if there are too few examples for the level."""
         rank = conformal_rank(level, len(self.targets), self.independent)
         if rank is None:
             raise ValueError(
@@ -339,7 +339,7 @@ class NumberReliability:
         return np.sort(self.residuals, axis=0)[rank - 1]
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """The result in words; `names` are those of the examples."""
+        """The result in words. `names` are the names of the examples."""
         lines = [str(self), *self.notes]
         if len(self.targets) and not np.any(self.errors[ALWAYS_THE_MEAN]):
             lines.append("all targets are equal")
@@ -374,8 +374,8 @@ def _word(model: str) -> str:
 
 def curve_in_words(curve: Mapping[int, float]) -> str:
     """How the accuracy grows with the number of examples: see `Predictor.learning_curve`."""
-    each = ", ".join(f"{accuracy:.0%} from {n}" for n, accuracy in curve.items())
-    return f"accuracy by the number of examples of a class that are learned from: {each}"
+    each = ", ".join(f"{accuracy:.0%} with {n}" for n, accuracy in curve.items())
+    return f"accuracy by the number of examples of each class: {each}"
 
 
 def classification_reliability(
@@ -389,17 +389,17 @@ def classification_reliability(
     repeats: int | None = None,
     most: int = MAX_FOLDS,
 ) -> Reliability:
-    """Leave examples out, and predict them by what learned from the others.
+    """Leave examples out, and predict them with models that learned from the others.
 
     **Arguments**
 
-    - `refit`: learns everything from the first places, and predicts the second: see `Refit`.
+    - `refit`: learns from the first indices, and predicts the second: see `Refit`.
     - `y`: the index of each label among the `classes`.
-    - `same`: equal inputs have the same number: see `equal_inputs`. None: all differ.
-    - `groups`: examples that belong together have the same number. None: none do.
+    - `same`: equal inputs have the same number: see `equal_inputs`. None if all differ.
+    - `groups`: examples that belong together have the same number. None without groups.
     - `model`: the name of the model that is checked; the first if not given.
     - `repeats`: how often each example is left out; chosen by their number if not given.
-    - `most`: folds at most.
+    - `most`: the largest number of folds.
     """
     repeats = repeats or (FOLD_REPEATS if len(y) <= MAX_REPEATED_EXAMPLES else 1)
 
@@ -457,7 +457,7 @@ def regression_reliability(
 def left_out(
     refit: Refit, folds: Iterable[tuple[Places, Places]], n: int
 ) -> tuple[Places, dict[str, np.ndarray]]:
-    """The indices of those of `n` examples that were left out, and the mean prediction of each by
+    """The indices of the left-out examples among `n`, and the mean prediction of each example by
     each model."""
     sums, times = dict[str, np.ndarray](), np.zeros(n, int)
     for train, test in folds:
@@ -469,9 +469,9 @@ def left_out(
 
 
 def conformal_rank(level: float, n: int, independent: int | None = None) -> int | None:
-    """The rank of the residual, from 1 among `n` in order, that reaches `level` of new targets by
-    conformal prediction [2]; None if they are too few. If some belong together, the `independent`
-    ones count: the rank is the same share of them.
+    """The rank (from 1) of `n` sorted residuals that conformal prediction [2] takes for `level`;
+    None if there are too few. If examples belong together, the rank is computed for the number of
+    `independent` ones, and scaled to `n`.
 
     **Raises** `ValueError` for a level outside of 0 to 1."""
     if not 0 < level < 1:

@@ -5,7 +5,7 @@
 
 An estimator is anything with `fit` and `predict_proba`, or `fit` and `predict` for numbers. It
 learns the indices of the labels: 0, 1, ... A saved predictor holds the examples and the estimator's
-class and parameters, and is fitted again: nothing is pickled.
+class and parameters. It is fitted again when it is loaded, so nothing is pickled.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from arml.results.files import Json, RunError
 MISSING_CLASS_LOGIT = -50.0
 """The log-odds of a class without examples."""
 _RIDGE_PENALTY = 0.001
-"""Weight of half the squared weights beside the mean loss, for inputs of mean square 1."""
+"""The factor of half the squared coefficients beside the mean loss, for inputs of mean square 1."""
 NAMED_ESTIMATORS = {
     "logistic-regression": "sklearn.linear_model:LogisticRegression",
     "ridge-regression": "sklearn.linear_model:Ridge",
@@ -33,12 +33,12 @@ NAMED_ESTIMATORS = {
     "tabpfn": "tabpfn:TabPFN",
     "tabicl": "tabicl:TabICL",
 }
-"""The module and the class of estimators that have a name here; most end in Classifier, or in
-Regressor."""
+"""The module and the class of each named estimator. `Classifier` or `Regressor` follows the name of
+most classes."""
 
 
 def predicts(model: Any) -> str | None:
-    """The kind of problems that an estimator learns; None for an object that is none. **Raises**
+    """The kind of problems that an estimator learns; None for other objects. **Raises**
     `ValueError` for a class, and for a classifier without probabilities."""
     if not all(callable(getattr(model, name, None)) for name in ("fit", "predict")):
         return None
@@ -55,9 +55,9 @@ def predicts(model: Any) -> str | None:
 
 
 def estimator_of(model: Any, kind: str) -> Any:
-    """A copy of an estimator, or the one of that name. Each `random_state` that is None becomes 0,
+    """A copy of an estimator, or a named estimator. Each `random_state` that is None becomes 0,
     so that the same examples give the same answers. **Raises** `ValueError` for an estimator of
-    other problems, and if none of that name is installed."""
+    other problems, and if the named one is not installed."""
     from sklearn.base import BaseEstimator, clone
 
     if isinstance(model, str):
@@ -70,7 +70,7 @@ def estimator_of(model: Any, kind: str) -> Any:
         model = getattr(module, name + ending, None) or getattr(module, name)
         model = model()
     if predicts(model) != kind:
-        wanted = "predict_proba" if kind == "classification" else "numbers to predict"
+        wanted = "predict_proba" if kind == "classification" else "predictions of numbers"
         raise ValueError(f"expected an estimator with {wanted}, got {type(model).__name__}")
     model = clone(model, safe=False)
     if isinstance(model, BaseEstimator):
@@ -96,13 +96,13 @@ def learned_by(
     sample_weight: Float[np.ndarray, " n"] | None = None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """The function that a copy of the estimator learns: from inputs `[m, d]` to log-odds of
-    `classes`; without classes, to numbers and their scale `[m, 2]`, which is that of all
-    targets. NaN becomes 0 unless the estimator says that it takes NaN."""
+    `classes`. If `classes` is 0, it gives numbers and their scale `[m, 2]`, the scale of all
+    targets. NaN becomes 0 unless the estimator accepts NaN."""
     from sklearn.base import BaseEstimator, clone
     from sklearn.utils import get_tags
     from threadpoolctl import threadpool_limits
 
-    # One thread: several wait for each other busily, and take 40 times as long on a busy machine.
+    # One thread: several spin while they wait, and take 40 times as long on a busy machine.
     threads = 1 if type(estimator).__module__.startswith("sklearn.") else None
     made, y = clone(estimator, safe=False), y.astype(int) if classes else y
     kinds, scale = np.unique(y), float(np.std(y)) or 1.0
@@ -116,7 +116,7 @@ def learned_by(
         new = new if gaps else np.nan_to_num(new)
         with threadpool_limits(threads):
             if classes and len(new):
-                # Of one class boosting gives two columns.
+                # With one class, gradient boosting gives two columns.
                 chances = np.asarray(made.predict_proba(new))[:, : len(kinds)]
                 found[:, kinds] = np.log(np.maximum(chances, 1e-12))
             elif len(new):
@@ -130,21 +130,18 @@ def logistic(
     x: Float[np.ndarray, "n d"], y: np.ndarray, ways: int, weight: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "ways d"], Float[np.ndarray, " ways"]]:
     """The coefficients and the offsets of logistic regression on inputs of mean square 1, from the
-    places `y` of their classes: as scikit-learn's, whose loading takes longer than the first answer
-    about a small table."""
+    class indices `y`. They are those of scikit-learn, which takes longer to load than the first
+    answer about a small table takes."""
     from scipy.optimize import minimize  # here, because it is slow to load
     from scipy.special import log_softmax
 
-    weights, offsets, kinds = (
-        np.zeros((ways, x.shape[1])),
-        np.full(ways, MISSING_CLASS_LOGIT),
-        np.unique(y),
-    )
+    weights, kinds = np.zeros((ways, x.shape[1])), np.unique(y)
+    offsets = np.full(ways, MISSING_CLASS_LOGIT)
     offsets[kinds] = 0
     if len(kinds) > 1 and x.shape[1]:
         rows, member = np.column_stack([x, np.ones(len(x))]), y[:, None] == kinds
         share = weight[:, None] / weight.sum()
-        # Of two classes the difference is penalised, and the offsets never are.
+        # With two classes their difference is penalised. Offsets are never penalised.
         penalty = np.append(np.full(x.shape[1], _RIDGE_PENALTY * (2 if len(kinds) == 2 else 1)), 0)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -162,7 +159,7 @@ def logistic(
 
 def facts_of(estimator: Any, what: str = "predictor") -> Json:
     """The class and the parameters of the estimator of a predictor or a learner. **Raises**
-    `ValueError` unless it is scikit-learn's own, and these are texts and numbers."""
+    `ValueError` unless the class is scikit-learn's own, with texts and numbers as parameters."""
     kind = type(estimator)
     given = estimator.get_params(deep=False) if kind.__module__.startswith("sklearn.") else {"": ()}
     if not all(isinstance(value, str | int | float | None) for value in given.values()):

@@ -1,7 +1,7 @@
 """Signs that several examples show one thing: their names, when they were taken, their vectors.
 
-Such examples must be left out together, or the check is too optimistic. A sign counts if it joins
-half of the examples to another one of their class, and some class to several things.
+These examples must be left out together, or the check is too optimistic. A sign counts if it joins
+at least half of the examples to another one of their class, and if a class has several such things.
 """
 
 import re
@@ -14,10 +14,10 @@ from jaxtyping import Float
 from arml.predict.folds import NEAR_MOST
 
 _NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
-"""Names of files that are one thing, beside a running number: 00012_00003.png, dog3-1.jpg, and
+"""Names of files of one thing, which end in a running number: 00012_00003.png, dog3-1.jpg, and
 IMG_0412 (2).jpg. A stem without digits is usually the name of a class or of a camera."""
 _NAMED_THINGS = (*_NUMBERED_NAMES, r"([^/]*?)[-_ ]\(?\d+\)?\.\w+$")
-"""The same for stems of letters, such as rex-1.jpg, where another sign supports them."""
+"""Also stems without digits, as in rex-1.jpg, for use if another sign supports them."""
 MAX_DISTANCE_WITHIN_THING = 0.5
 """Two examples may show one thing if their distance is below this share of the median distance
 within their class; `benchmarks/groups.py` measures it."""
@@ -35,22 +35,23 @@ def joins(things: Sequence[Hashable], labels: Iterable[object]) -> bool:
 def together_by(
     names: Sequence[str], labels: Sequence[object], patterns: Sequence[str] = _NUMBERED_NAMES
 ) -> str:
-    """The first pattern whose group names the things that several files show; else empty."""
+    """The first pattern whose group names things that several files show; otherwise empty."""
     for pattern in patterns:
-        stems = [found[1] if (found := re.search(pattern, name)) else name for name in names]
+        matches = [re.search(pattern, name) for name in names]
+        stems = [found[1] if found else name for found, name in zip(matches, names, strict=True)]
         if joins(stems, labels):
             return pattern
     return ""
 
 
 def together_in_time(seconds: Sequence[str], labels: Sequence[object]) -> bool:
-    """Whether examples were taken in the same seconds; an unknown second is empty."""
-    return joins([second or place for place, second in enumerate(seconds)], labels)
+    """Whether examples were taken in the same seconds. An unknown second is an empty text."""
+    return joins([second or i for i, second in enumerate(seconds)], labels)
 
 
 def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
-    """Whether half of the vectors lie much nearer to another one of their class than usual for this
-    class. Copies count once. A class of fewer than four is too small to show it."""
+    """Whether half of the vectors are much nearer to another one of their class than usual in this
+    class. Copies count once. A class with fewer than four vectors is not checked."""
     from scipy.spatial.distance import pdist, squareform
 
     shares = [np.zeros(0)]
@@ -63,7 +64,7 @@ def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object
 
 
 def warning(names: Sequence[str], labels: Sequence[object], many: str, sign: str = "") -> str:
-    """What the user is told of files whose names, or another `sign`, join them; else empty."""
+    """A warning about files that their names, or another `sign`, join; otherwise empty."""
     pattern = together_by(names, labels, _NAMED_THINGS if sign else _NUMBERED_NAMES)
     if not pattern and not sign:
         return ""

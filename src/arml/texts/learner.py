@@ -1,4 +1,4 @@
-"""Texts: a few of each class, the vectors of a frozen encoder, and the words."""
+"""The learner of texts. It uses the vectors of a frozen encoder, and the words."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,18 +23,18 @@ HASHING_VECTORIZERS = (
     HashingVectorizer(**_COUNT_OPTIONS),
     HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNT_OPTIONS),
 )
-"""Of words, and of n-grams of two to five characters within words."""
-WITHOUT_ENCODER = "the words of the texts alone: pip install 'arml[texts]' adds their meaning"
+"""They count words, and n-grams of two to five characters within words."""
+WITHOUT_ENCODER = "only their words are used: pip install 'arml[texts]' adds their meaning"
 
 
 class TextLearner(EncodedLearner):
-    """Learns to tell a person's own classes from a few texts of each.
+    """Learns a user's own classes from a few texts of each.
 
-    Wherever it takes texts, these are a list of texts or of files (paths: `pathlib.Path`).
+    Texts are given as a list of `str`, or of files (`pathlib.Path`).
 
     **Arguments**
 
-    - `encoder`: makes vectors of the meaning of texts; None for the words alone.
+    - `encoder`: makes vectors of the meaning of texts; None to use only the words.
     - `path`: the file of its model, if it has one.
     """
 
@@ -61,7 +61,7 @@ class TextLearner(EncodedLearner):
         return self.vectors([str(content)])[0]
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
-        """The vectors of texts, which are not kept."""
+        """The vectors of texts, without a cache."""
         counts = csr_array(hstack([one.transform(texts) for one in HASHING_VECTORIZERS]))
         slots = np.zeros((len(texts), TERM_SLOTS), np.float32)
         for row, (start, end) in enumerate(pairwise(counts.indptr)):
@@ -78,8 +78,8 @@ class TextLearner(EncodedLearner):
 
 
 def remade_learner(facts: Json, path: Path | str | None) -> TextLearner:
-    """The learner of a predictor that was saved. **Raises** `ValueError` where its encoder is not
-    there, or is another one."""
+    """The learner of a saved predictor. **Raises** `ValueError` if its encoder is missing, or is
+    not the same."""
     if facts["model"] == "none":
         return TextLearner(None)
     if "version" not in facts and path is None:
@@ -96,7 +96,7 @@ def remade_learner(facts: Json, path: Path | str | None) -> TextLearner:
 
 
 class TextPredictor(EncodedPredictor):
-    """A task that was learned from texts; `x` are the vectors `[n, d]` of the examples."""
+    """A task that was learned from texts. `x` holds the vectors `[n, d]` of the examples."""
 
     learner: TextLearner
     fit_head = staticmethod(partial(fit_head, rule=TEXT_RULE))
