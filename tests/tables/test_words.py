@@ -26,7 +26,7 @@ def reviews(n: int, seed: int, told: bool = True) -> tuple[pd.DataFrame, np.ndar
 def test_texts_that_carry_the_answer_are_used(kind, tmp_path, recwarn):
     learner, (x, y), (more, wanted) = arml.load(kind), reviews(N, 0), reviews(60, 1)
     found = learner.adapt(x, y.astype(float) if "regression" in kind else y)
-    assert np.mean((found.predict(more) > 0.5) == wanted) > 0.85
+    assert np.mean((found.predict(more) > 0.5) == wanted) >= 0.85
     assert not [one for one in recwarn if "note" in str(one.message)]
     assert "used the words of note" in found.remarks
     assert found.model == "learner, and the words of note"
