@@ -80,9 +80,9 @@ test: .venv/.installed-test
 	@# Types are checked beside the tests, on the core that a worker leaves free while it starts.
 	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow and not site"; tests=$$?; wait $$types && exit $$tests
 
-# The site, and pages in a browser.
+# The site, and pages in a browser. Only these files have such tests: to import all takes longer.
 test-site: .venv/.installed-test
-	$(PYTEST) -m "site and not slow"
+	$(PYTEST) -m "site and not slow" tests/app tests/test_docs.py
 
 # What `make test` leaves out: the contract of most methods, and other long ways to one end.
 test-all: test test-site
