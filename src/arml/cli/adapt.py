@@ -36,7 +36,7 @@ from arml.results.files import check_writable, write_text
 
 MAX_UNCERTAIN = 3
 """Least certain pictures that are named."""
-_TABLES = ("without", "keep", "dates", "fill_down", "category", "order")
+_COLUMN_OPTIONS = ("without", "keep", "dates", "fill_down", "category", "order")
 """Options of tables with any columns."""
 NO_CLASS = "none of these"
 """The label of queries that may belong to none of the classes."""
@@ -309,7 +309,7 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     asked = _asked(options, learner, [options.support, *options.query], name)
     asked.target, asked.group = options.target, options.group
     kind = inputs_of(learner)
-    asked.columns = {k: v for k in (*_TABLES, *_own(kind)) if (v := getattr(options, k))}
+    asked.columns = {k: v for k in (*_COLUMN_OPTIONS, *_own(kind)) if (v := getattr(options, k))}
     predictor, names = kind.learn(learner, options.support, asked)
     # An option that the user gave wins.
     if not (options.learner or options.model or options.prior or options.given()):

@@ -14,7 +14,7 @@ MAX_FOLDS = 10
 """The largest number of folds. There are no more folds than units in the largest class."""
 NEAR_DUPLICATE_DISTANCE = 0.05
 """Pictures are copies if their distance is below this share of the median distance."""
-NEAR_MOST = 2_000
+MAX_COMPARED_IN_PAIRS = 2_000
 """Up to this number of examples, all pairs are compared. Above it, only equal ones are found."""
 MAX_CHANCE_OF_NEIGHBOURS = 0.05
 """The expected number of pairs of unrelated rows of a table that count as copies by chance."""
@@ -106,7 +106,7 @@ def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
     """
     rows = np.ascontiguousarray(x).reshape(len(x), -1)
     _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    if not near or not 2 < len(first) <= len(x) <= NEAR_MOST:
+    if not near or not 2 < len(first) <= len(x) <= MAX_COMPARED_IN_PAIRS:
         return same
     return _joined(rows[first].astype(np.float32), near)[same]
 
@@ -125,7 +125,7 @@ def equal_rows(
     z = np.nan_to_num(known - np.mean(known, axis=0, where=~np.isnan(known)))
     spread = z.std(axis=0)
     z = z[:, spread > 0] / spread[spread > 0]
-    if not 2 < len(first) <= len(values) <= NEAR_MOST or not z.size:
+    if not 2 < len(first) <= len(values) <= MAX_COMPARED_IN_PAIRS or not z.size:
         return same
     covariance = np.atleast_2d(np.cov(z.T))
     directions = np.trace(covariance) ** 2 / np.sum(covariance**2)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from arml.predict.folds import NEAR_MOST
+from arml.predict.folds import MAX_COMPARED_IN_PAIRS
 
 _NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
 """Names of files of one thing, which end in a running number: 00012_00003.png, dog3-1.jpg, and
@@ -56,7 +56,7 @@ def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object
 
     shares = [np.zeros(0)]
     for label in dict.fromkeys(labels):
-        own = np.unique(vectors[[one == label for one in labels]], axis=0)[:NEAR_MOST]
+        own = np.unique(vectors[[one == label for one in labels]], axis=0)[:MAX_COMPARED_IN_PAIRS]
         if len(own) > 3 and (usual := np.median(away := pdist(own))) > 0:
             shares.append(np.min(squareform(away) + np.diag([np.inf] * len(own)), axis=1) / usual)
     every = np.concatenate(shares)

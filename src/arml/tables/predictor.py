@@ -102,7 +102,7 @@ MOST_ROWS = 1_000
 """Rows beyond which the learner does not predict."""
 _MAX_FOLDS = 5
 """Folds beyond `MAX_REPEATED_EXAMPLES` rows."""
-_PADDED_ROWS = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
+_PADDED_ROWS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, MOST_ROWS)
 """Examples are filled up with empty rows to one of these numbers, so that few programs are
 compiled."""
 _CSR_PARTS = ("data", "indices", "indptr")
