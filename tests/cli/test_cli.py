@@ -63,7 +63,7 @@ def test_help_for_people(command):
     assert "usage: arml COMMAND" in command("")[0]
     assert command("train --help")[0].count("\n") < 60
     said, _ = command("train regression2d/arml --help")
-    for words in ("--run", "--steps", "Tasks of one outer step.", "Vertices of the graph."):
+    for words in ("--run", "--steps", "Tasks in one outer step.", "Vertices of the graph."):
         assert words in said
     for option in ("inner-rate", "vertices", "hidden"):
         assert f"--algorithm.{option}" in said
@@ -284,13 +284,13 @@ def test_mistakes_are_named_before_learning(tmp_path, capsys, monkeypatch):
         (f"{photos} --out taken/file", "would replace a file that is not CSV"),
         (f"{photos} --out {read}", "is a file that the command reads"),
         ("predict few", "no queries after the predictor"),
-        (f"predict starter {read}", "none of your classes, and no predictor: `arml ad"),
+        (f"predict starter {read}", "has not learned your classes. `arml adapt starter"),
         ("adapt photos --support few --query empty", "expected pictures"),
         ("report --out page.html", "expected one or more run folders"),
     ):
         said = refused(capsys, *command.split())
         assert says in said
-        assert "learned" not in said
+        assert "learned from" not in said
     assert main([*photos.split(), "--save", "with spaces"]) == 0
     assert "next: arml predict 'with spaces' FILES" in capsys.readouterr().err
     said = refused(capsys, "export", "with spaces", "--out", "out")

@@ -299,7 +299,7 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, command)
         Path(bad).write_bytes(b"")
     shutil.make_archive("photos", "zip", "photos")
     _, said = command("adapt --support own")
-    assert "from 2, 100% from 3, 100% from 4" in said
+    assert "100% with 2, 100% with 3, 100% with 4" in said
     assert "left out 1 of 9 pictures, which cannot be read: own/red/bad.png (an empty file)" in said
     answers, said = command(
         "adapt --support own --query photos --save kept --report page.html",

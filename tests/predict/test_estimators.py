@@ -221,7 +221,7 @@ def test_it_predicts_by_the_named_model_and_refuses_what_does_not_fit(tmp_path):
             arml.FewShotClassifier("tables", uses="logistic"),
             x,
             y,
-            "no model 'logistic' .* choose learner",
+            "model 'logistic' .* choose learner",
         ),
         (arml.FewShotClassifier(few, uses="edges"), x, y, "choose learner or logistic or ensem"),
     ):

@@ -146,7 +146,7 @@ def test_an_estimator_around_an_estimator_and_one_of_no_library(tmp_path):
         (LinearSVC(), None, "LinearSVC has no predict_proba: wrap it in CalibratedClassifierCV"),
         ("tables", PoissonRegressor(), "with predict_proba, got PoissonRegressor"),
         ("tables-regression", "logistic-regression", "numbers, got LogisticRegression"),
-        ("regression2d", PoissonRegressor(), "estimators learn tables and inputs that become"),
+        ("regression2d", PoissonRegressor(), "inputs that become vectors"),
         ("tables", "random-forst", "or name one of logistic-regression, "),
         ("tables", "tabicl", "tabicl is not installed: pip install tabicl"),
         (object(), None, "an estimator of scikit-learn"),
