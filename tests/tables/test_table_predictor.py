@@ -359,7 +359,9 @@ def test_rows_without_a_group_are_refused_or_filled(command):
     learner = arml.load("tables")
     with pytest.raises(ValueError, match=r"no group in column 'person' of row 2, 3, 5, 7, 8: fill"):
         learner.adapt(x, y, groups="person")
-    with pytest.raises(ValueError, match="expected a group for every input, got empty cells at number 2"):
+    with pytest.raises(
+        ValueError, match="expected a group for every input, got empty cells at number 2"
+    ):
         learner.adapt(x, y, groups=x["person"])
     found = learner.adapt(x, y, groups="person", fill_down=True)
     assert found.groups.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
