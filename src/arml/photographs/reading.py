@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 from PIL import ExifTags, Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
+from arml.datasets.decode import FORMATS, LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.datasets.folders import files_of
 from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
@@ -93,9 +93,8 @@ def as_image(pixels: UInt8[np.ndarray, "side side 3"]) -> str:
 
 
 def captured(file: Member) -> str:
-    """The second in which a photograph was taken, by its EXIF data; empty if it does not say."""
-    with suppress(Exception), Image.open(io.BytesIO(file.read())) as picture:
-        return str(
-            picture.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
-        )
+    """The second in which a photograph was taken, from its EXIF data; empty if they lack it."""
+    with suppress(Exception), Image.open(io.BytesIO(file.read()), formats=FORMATS) as picture:
+        facts = picture.getexif().get_ifd(ExifTags.IFD.Exif)
+        return str(facts.get(ExifTags.Base.DateTimeOriginal, ""))
     return ""
