@@ -21,7 +21,7 @@ from functools import partial
 import cv2
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from arml.datasets.archives import Box, Member
 from arml.results.machine import cores
@@ -170,6 +170,14 @@ def resize(image: np.ndarray, size: int) -> np.ndarray:
     # In two passes, so that a long and narrow image is averaged along one side only.
     small = cv2.resize(image, (min(width, size), min(height, size)), interpolation=cv2.INTER_AREA)
     return cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
+
+
+def captured(data: bytes) -> str:
+    """The second in which a photograph was taken, from its EXIF data; empty if they lack it."""
+    with contextlib.suppress(Exception):
+        facts = _opened(data, "").getexif().get_ifd(ExifTags.IFD.Exif)
+        return str(facts.get(ExifTags.Base.DateTimeOriginal, ""))
+    return ""
 
 
 def _opened(data: bytes, where: str) -> Image.Image:

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import SUFFIXES, Crop
+from arml.datasets.decode import SUFFIXES, Crop, captured
 from arml.datasets.features import remade
 from arml.datasets.folders import LabelledFiles
 from arml.photographs.learner import PhotoLearner
 from arml.photographs.reading import (
     PICTURE_TYPES,
     as_image,
-    captured,
     content_of,
     pixels_of,
     single_pictures,
@@ -80,7 +79,7 @@ class Pictures(Inputs):
     def together(self, source: LabelledFiles, x: np.ndarray) -> str:
         found = super().together(source, x)
         if not found and together_in_time(
-            [captured(file) for file in source.pictures], source.labels
+            [captured(file.read()) for file in source.pictures], source.labels
         ):
             found = warning(
                 source.files, source.labels, self.many, "because they were taken in the same second"

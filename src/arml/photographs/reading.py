@@ -4,16 +4,16 @@ size."""
 import base64
 import io
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
-from PIL import ExifTags, Image
+from PIL import Image
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import FORMATS, LOG, Crop, Tell, cropped, decode, resize, rgb
+from arml.datasets.decode import LOG, Crop, Tell, cropped, decode, resize, rgb
 from arml.datasets.folders import files_of
 from arml.predict.inputs import Bad, OnItem, checked_array, each, items_of, opened
 
@@ -90,11 +90,3 @@ def as_image(pixels: UInt8[np.ndarray, "side side 3"]) -> str:
     """Pixels as the data address of an image, for a page."""
     data = cv2.imencode(".jpg", pixels[..., ::-1])[1].tobytes()
     return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
-
-
-def captured(file: Member) -> str:
-    """The second in which a photograph was taken, from its EXIF data; empty if they lack it."""
-    with suppress(Exception), Image.open(io.BytesIO(file.read()), formats=FORMATS) as picture:
-        facts = picture.getexif().get_ifd(ExifTags.IFD.Exif)
-        return str(facts.get(ExifTags.Base.DateTimeOriginal, ""))
-    return ""
