@@ -354,7 +354,7 @@ def test_numbers_keep_their_digits_and_have_no_onnx_file(command):
 
 
 def test_rows_without_a_group_are_refused_or_filled(command):
-    x = {"a": RNG.normal(size=8), "person": ["p", None, "", "q", np.nan, "r", None, None]}
+    x = {"a": RNG.normal(size=8), "person": ["p", None, "", "q", "—", "r", "ditto", "\u3003"]}
     y = ["u", "v"] * 4
     learner = arml.load("tables")
     with pytest.raises(ValueError, match=r"no group in column 'person' of row 2, 3, 5, 7, 8: fill"):
