@@ -371,6 +371,23 @@ def test_rows_without_a_group_are_refused_or_filled(command):
     assert "in 3 groups" in command(f"{words} --fill-down")[1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "y", "cells"),
+    [
+        ("tables", "abbaabab", ["x" if c == "a" else "o" for c in "abbaabab"]),
+        (
+            "tables-regression",
+            [3, 1, 4, 1, 5, 9, 2, 6],
+            [37.4, 33.8, 39.2, 33.8, 41, 48.2, 35.6, 42.8],
+        ),
+    ],
+)
+def test_a_column_that_says_the_answer_is_named(kind, y, cells):
+    found = arml.load(kind).adapt({"z": RNG.normal(size=8), "copy": cells}, list(y))
+    (note,) = found.reliability().notes
+    assert note.startswith("'copy' says the same as the answer")
+
+
 def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):
     """The rule turns round: the folds see both halves, the last fifth is never right."""
     rng, n = np.random.default_rng(0), 60

@@ -536,7 +536,9 @@ class TablePredictor(Predictor):
             return False
         cell, kind = np.unique(np.stack([cells, y]), axis=1)
         one = len(cell) == len({*cell}) == len({*kind}) < len(y)
-        return one if self.classes is not None else abs(np.corrcoef(cells, y)[0, 1]) > 1 - 1e-9
+        return (
+            one if self.classes is not None else bool(abs(np.corrcoef(cells, y)[0, 1]) > 1 - 1e-9)
+        )
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
