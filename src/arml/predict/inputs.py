@@ -179,7 +179,7 @@ def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
         raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
     if gaps := [str(i + 1) for i, value in enumerate(values) if no_group(value)]:
         raise ValueError(
-            f"expected a group for every input, got none for number {', '.join(gaps[:5])}"
+            f"expected a group for every input, got empty cells at number {', '.join(gaps[:5])}"
             f"{', ...' * (len(gaps) > 5)}: fill them (a new group for an input that stands alone)"
         )
     return np.unique([str(value) for value in values], return_inverse=True)[1]

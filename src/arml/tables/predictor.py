@@ -534,11 +534,10 @@ class TablePredictor(Predictor):
         cells, y = self.values[:, column], self.y
         if len(y) < MIN_COUNTED_ROWS or np.isnan(cells).any() or np.ptp(cells) * np.ptp(y) == 0:
             return False
+        if self.classes is None:
+            return bool(abs(np.corrcoef(cells, y)[0, 1]) > 1 - 1e-9)
         cell, kind = np.unique(np.stack([cells, y]), axis=1)
-        one = len(cell) == len({*cell}) == len({*kind}) < len(y)
-        return (
-            one if self.classes is not None else bool(abs(np.corrcoef(cells, y)[0, 1]) > 1 - 1e-9)
-        )
+        return len(cell) == len({*cell}) == len({*kind}) < len(y)
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
