@@ -77,6 +77,8 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path, make, cache):
         (members() | {"labels.csv": b"file,label\n"}, "got no such line: fill it"),
         (members() | {"labels.csv": b""}, "got no such line: fill it"),
         (members() | {"labels.csv": b"file,label\n0.png,\xff"}, "expected a table in UTF-8"),
+        (members() | {"labels.csv": b"c0/0.png,a\nc1/0.png,b\n"}, "expected a header, got 'c0/0"),
+        (members() | {"labels.csv": b"file,label\nc0/0.png,a\nc0/0.png,b\n"}, "line 3 names 'c0"),
     ],
 )  # fmt: skip
 def test_other_layouts_are_refused_in_one_line(tmp_path, contents, said):

@@ -265,6 +265,7 @@ UNITS = ["{}%", "{} percent", "{}‰", "€{}", "USD {}", "{} EUR", "US${}", "{}
     [
         *((f"{unit}|{unit}".format("5", " 6.5"), [5, 6.5]) for unit in UNITS),
         ("1|-2|+1| 2 |.5|5.|1e5|2E-3|−5|–6|７", [1, -2, 1, 2, 0.5, 5, 1e5, 0.002, -5, -6, 7]),
+        ("१२|१५.५|\u0661\u0662\u066b\u0665", [12, 15.5, 12.5]),
         ("$5|$6.50|-$5|$-6", [5, 6.5, -5, -6]),
         ("5 €|6,50€", [5, 6.5]),
         ("£1,250.50|£3", [1250.5, 3]),
@@ -329,6 +330,7 @@ def test_ways_to_write_numbers_times_and_dates(cells, values):
         ("007|012", "has codes with a leading zero, such as '007'"),
         ("02139|unknown|10115|20095", "has codes with a leading zero, such as '02139'"),
         ("7|seven", "has texts among its numbers, such as 'seven'"),
+        ("7|5½", "has texts among its numbers, such as '5½'"),
         ("plate 7|plate 9", "texts that differ in nearly every row"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_letters_of_a_file(tmp_path, code):
     assert sheet.remark == (guess if code == "cp1252" else "")
 
 
-@pytest.mark.parametrize("data", [b"a\n\x81\n", b"a\n\xe9\x00\n", b"\xff\xfea"])
+@pytest.mark.parametrize("data", [b"a\n\x81\n", b"a\n\xe9\x00\n", b"a\n1\0\n", b"\xff\xfea"])
 def test_bytes_that_are_no_text_are_refused(tmp_path, data):
     path = tmp_path / "t.csv"
     path.write_bytes(data)
@@ -98,12 +98,13 @@ def test_a_spreadsheet_is_read_as_it_looks(tmp_path):
     hidden.append(["a"])
     hidden.append([1])
     hidden.sheet_state = "hidden"
+    book["Sheet"].row_dimensions[4].hidden = True
     book.save(path)
     sheet = read_sheet(path)
     assert sheet.cells == {"kind": ["oak", "oak", "elm", "elm"], "size": [1, 2, 3, 4]}
     assert sheet.lines == [3, 4, 5, 6]
     said = "read the sheet 'Sheet', and not notes: choose with --sheet"
-    assert all(line in sheet.remark for line in (said, "merged cells", "'Trees of 2024'"))
+    assert all(line in sheet.remark for line in (said, "merged", "'Trees of 2024'", "others: 1"))
     assert read_sheet(path, "notes").cells == {"a": [1]}
     other = path.rename(tmp_path / "t.ods")  # which another library reads, by its content
     assert read_sheet(other)._replace(where="") == sheet._replace(
@@ -187,7 +188,23 @@ def test_files_of_other_programs(tmp_path):
             [2, 3, 4],
             ["row 7, which seems to be a note", "made of other rows: 'SD'", "'Mean'"],
         ),
+        (
+            "# one\n# two\nkind,size\na,1\nTotal:,1\nkind,size\nb,2.5\nc,3\nSumme,6.5\n",
+            [4, 7, 8],
+            [
+                "'# one'",
+                "'# two'",
+                "row 5, which seems to be made of",
+                "row 6, which seems to be the h",
+            ],
+        ),
+        (
+            "kind|size|age\na|1|2\nb|2.5|3\nc|3|4\n|6.5|9\n",
+            [2, 3, 4],
+            ["row 5, which seems to be made of other rows: ''"],
+        ),
         # These are data.
+        ("kind,size\na,1\nb,2\nc,2\n,5\n", [2, 3, 4, 5], []),
         ("kind,size\na,low\na,5\nb,6\n", [2, 3, 4], []),
         ("kind,size\na b,\nb,5\nc,6\nMean,\n", [2, 3, 4, 5], []),
         ("part,size,age\nsum,1,2\nmean,2,3\nsum,2,5\n", [2, 3, 4], []),

@@ -354,7 +354,7 @@ def test_numbers_keep_their_digits_and_have_no_onnx_file(command):
 
 
 def test_rows_without_a_group_are_refused_or_filled(command):
-    x = {"a": RNG.normal(size=8), "person": ["p", None, "", "q", np.nan, "r", None, None]}
+    x = {"a": RNG.normal(size=8), "person": ["p", None, "", "q", "—", "r", "ditto", "\u3003"]}
     y = ["u", "v"] * 4
     learner = arml.load("tables")
     with pytest.raises(ValueError, match=r"no group in column 'person' of row 2, 3, 5, 7, 8: fill"):
@@ -369,6 +369,23 @@ def test_rows_without_a_group_are_refused_or_filled(command):
     words = "adapt tables --support t.csv --target kind --group person"
     assert "of row 3, 4, 6, 8, 9: fill" in command(words, code=2)[1]
     assert "in 3 groups" in command(f"{words} --fill-down")[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "cells"),
+    [
+        ("tables", "abbaabab", ["x" if c == "a" else "o" for c in "abbaabab"]),
+        (
+            "tables-regression",
+            [3, 1, 4, 1, 5, 9, 2, 6],
+            [37.4, 33.8, 39.2, 33.8, 41, 48.2, 35.6, 42.8],
+        ),
+    ],
+)
+def test_a_column_that_says_the_answer_is_named(kind, y, cells):
+    found = arml.load(kind).adapt({"z": RNG.normal(size=8), "copy": cells}, list(y))
+    (note,) = found.reliability().notes
+    assert note.startswith("'copy' says the same as the answer")
 
 
 def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):

@@ -155,7 +155,7 @@ def open_source(
         tables = [member for member in others if member.name.split("/")[-1].lower() == LABELS_FILE]
         if tables:
             table = min(tables, key=lambda member: member.name.count("/"))
-            classes, split, remarks = _by_table(table, pictures), None, list[str]()
+            (classes, remarks), split = _by_table(table, pictures), None
         else:
             classes, split, remarks = _by_folder(path, pictures, one)
         left_out = [Path(member.where) for member in others if member not in tables]
@@ -228,9 +228,11 @@ def _by_folder(
     return classes, {part: sorted(split[part]) for part in SPLIT_PARTS} if parted else None, remarks
 
 
-def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Member]]:
-    """The pictures of each label of `labels.csv`, which names a picture by its path below the
-    table's folder, or by its file name with or without the suffix."""
+def _by_table(
+    table: Member, pictures: Sequence[Member]
+) -> tuple[dict[str, list[Member]], list[str]]:
+    """The pictures of each label of `labels.csv`, and remarks. It names a picture by its path below
+    the table's folder, or by its file name with or without the suffix."""
     folder = table.name.rpartition("/")[0]
     named: defaultdict[str, list[Member]] = defaultdict(list)
     for member in pictures:
@@ -244,7 +246,8 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     classes: defaultdict[str, list[Member]] = defaultdict(list)
-    for row in islice(rows, 1, None):
+    header, seen = [*map(str.strip, next(rows, []))], set[str]()
+    for row in rows:
         if any(map(str.strip, row)):
             name, label = (*map(str.strip, row[:2]), "")[:2]
             found = named[name.replace("\\", "/")]
@@ -254,13 +257,25 @@ def _by_table(table: Member, pictures: Sequence[Member]) -> dict[str, list[Membe
                     f"{rows.line_num}, got {','.join(row)[:60]!r}, of which there are {len(found)} "
                     "pictures: correct the line"
                 )
+            if found[0].name in seen:
+                raise ValueError(
+                    f"{table.where}: line {rows.line_num} names {name!r} again: keep one"
+                )
+            seen.add(found[0].name)
             classes[label] += found
+    first = header[0].replace("\\", "/") if header else ""
+    if first in named and ("." in first or header[1:2] in [[label] for label in classes]):
+        raise ValueError(f"{table.where}: expected a header, got {first!r}: add file,label above")
     if not classes:
         raise ValueError(
             f"{table.where}: expected a header, and then the name of a picture and its label in "
             "each line, got no such line: fill it, or remove it if the folders are the classes"
         )
-    return {name: sorted(members, key=lambda m: m.name) for name, members in classes.items()}
+    left = [member.where for member in pictures if member.name not in seen]
+    said = f"left out {len(left)} files that {LABELS_FILE} does not name: {', '.join(left[:3])}"
+    more = f"{table.where}: the labels are in {header[1:2]}, not in {header[2:]}"
+    remarks = [more] * any(header[2:]) + [said] * bool(left)
+    return {k: sorted(some, key=lambda m: m.name) for k, some in classes.items()}, remarks
 
 
 # --- a few examples, and pictures to predict

@@ -39,6 +39,22 @@ MISSING_VALUE = re.compile(r"[?.]?|n/?a|-?nan|nat|null|<(na|null)>|#n/?a( n/a)?|
 """Texts in small letters that mean a missing cell in every column: the list of pandas and a few
 more. The text `None` counts only in this spelling, as in pandas: see `missing`."""
 
+MISSING_CELL = re.compile(
+    r"-+|\.\.|none|unk(nown)?|missing|undefined|n\.a\.?|na\.|n[./]?d\.?|k\.a\.|tb[ad]"
+    r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
+    r"|0+([-/.]0+)+([t ].*)?"
+)
+"""Texts that mean a missing cell among numbers or dates, in small letters. The last is 0000-00-00.
+In other columns they are values."""
+PLAIN_SIGNS = {
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u200b\u202f\ufeff"), " "),
+    **dict.fromkeys(map(ord, "\u2019\u02bc`"), "'"),
+} | {0xBC: " 1/4", 0xBD: " 1/2", 0xBE: " 3/4", 0x066B: ".", 0x066C: ","}
+"""Minus signs, blanks, apostrophes, fractions and Arabic points of many spellings, as one each."""
+NO_GROUP = re.compile(rf"[\"'\u3003\u2033*.? ]*|ditto|idem|dito|same|{MISSING_CELL.pattern}")
+"""Texts in small letters that name no group, some of them because it is that of the row above."""
+
 
 def checked_array(
     x: object, features: tuple[int, ...], what: str, *, pixels: bool = False
@@ -161,7 +177,7 @@ def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
     values = _labels(groups)
     if values.shape != (n,):
         raise ValueError(f"expected {n} groups, one for each input, got shape {list(values.shape)}")
-    if gaps := [str(i + 1) for i, value in enumerate(values) if _missing(value) or value == ""]:
+    if gaps := [str(i + 1) for i, value in enumerate(values) if no_group(value)]:
         raise ValueError(
             f"expected a group for every input, got empty cells at number {', '.join(gaps[:5])}"
             f"{', ...' * (len(gaps) > 5)}: fill them (a new group for an input that stands alone)"
@@ -268,11 +284,28 @@ def missing(cell: Any) -> bool:
         return True
 
 
+def normal(text: str) -> str:
+    """A stripped text with its letters in one Unicode form: file systems write different ones."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
+def tidy(text: str) -> str:
+    """As `normal`, with minus signs, blanks, apostrophes and digits of one spelling."""
+    text = " ".join(normal(text).translate(PLAIN_SIGNS).split())
+    return text if text.isascii() else "".join(str(unicodedata.decimal(c, c)) for c in text)
+
+
+def no_group(cell: Any) -> bool:
+    """Whether a cell names no group: it is missing, "unknown", or a sign for "as above"."""
+    return missing(cell) or (isinstance(cell, str) and bool(NO_GROUP.fullmatch(tidy(cell).lower())))
+
+
 def alike(texts: Iterable[str], what: str) -> list[str]:
-    """A hint about values that differ only in capital letters or blanks."""
+    """A hint about values that differ only in capital letters, blanks, or as 1 and 1.0."""
     groups: dict[str, list[str]] = {}
     for text in sorted({*texts}):
-        groups.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
+        key = re.sub(r"\.0+$", "", " ".join(text.split()).casefold())
+        groups.setdefault(key, []).append(repr(text))
     same = [" and ".join(group) for group in groups.values() if len(group) > 1]
     return [f"{what}: {', '.join(same)} count as different values"] if same else []
 

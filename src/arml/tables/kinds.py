@@ -14,7 +14,6 @@ import itertools
 import math
 import numbers
 import re
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from arml.predict.inputs import MAX_FLOAT32, alike, missing
+from arml.predict.inputs import MAX_FLOAT32, MISSING_CELL, alike, missing, normal, tidy
 
 AnyCell = Any
 """A text, a number, a date, or a missing value."""
@@ -44,20 +43,6 @@ _SHOWN_CELLS = 5
 """Cells or values that a message names."""
 MAX_LETTERS = 40
 """Letters of a number, a time or a date."""
-MISSING_CELL = re.compile(
-    r"-+|\.\.|none|unk(nown)?|missing|undefined|n\.a\.?|na\.|n[./]?d\.?|k\.a\.|tb[ad]"
-    r"|not (available|applicable|known)|#(div/0|value|ref|name|num|null|error)[!?]"
-    r"|0+([-/.]0+)+([t ].*)?"
-)
-"""Texts that mean a missing cell among numbers or dates, in small letters. The last is 0000-00-00.
-In other columns they are values."""
-PLAIN_SIGNS = {
-    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212\ufe63\uff0d"), "-"),
-    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
-    **dict.fromkeys(map(ord, "\u2019\u02bc`"), "'"),
-    **{0xFF10 + digit: str(digit) for digit in range(10)},
-}
-"""Minus signs, blanks, apostrophes and digits of many spellings, as one each."""
 NUMBER_CELL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
 CURRENCY_SIGNS = "$£¥€฿\u20a0-\u20cf"
@@ -138,8 +123,9 @@ TEXT_FORMS = {
 }
 """Forms that are nearly numbers, by the reason to leave them out."""
 TOTAL_NAME = re.compile(
-    r"(grand |sub)?totals?|sum|mean|average|avg\.?|median|s\.?d\.?|std\.?( ?dev\.?)?|min(imum|\.)?"
-    r"|max(imum|\.)?|gesamt|summe|mittel(wert)?|durchschnitt",
+    r"((grand |sub[- ]?)?tota(ls?|le|al)|sum|mean|average|avg\.?|median|s\.?d\.?|std\.?( ?dev\.?)?"
+    r"|min(imum|\.)?|max(imum|\.)?|[∑Σø]|gesamt|(zwischen|gesamt)?summe|mittel(wert)?|durchschnitt"
+    r"|somme|moyenne|promedio|anzahl|итого|合计|总计) ?:?",
     re.IGNORECASE,
 )
 """Names of rows that summarise other rows."""
@@ -422,7 +408,7 @@ def targets_in(
     if odd := np.flatnonzero(np.isnan(values)).tolist():
         raise ValueError(
             f"{where}: {named_cells(name, cells, odd, lines)} is not a number to predict: choose "
-            "another --target, or the learner tables, which predicts classes"
+            "another --target, correct or empty the cells, or predict classes (the learner tables)"
         )
     return values, [f"read as numbers: {name} ({way.about()})"] * bool(way.example)
 
@@ -539,16 +525,6 @@ def is_code(cells: Cells) -> bool:
     known = strange(cells, (i for i, cell in enumerate(cells) if not missing(cell)))
     texts = [str(cells[i]).strip() if isinstance(cells[i], str) else "odd" for i in known]
     return all(map(str.isdecimal, texts)) and any(t[0] == "0" and len(t) > 1 for t in texts)
-
-
-def normal(text: str) -> str:
-    """A stripped text with its letters in one Unicode form: file systems write different ones."""
-    return unicodedata.normalize("NFC", text.strip())
-
-
-def tidy(text: str) -> str:
-    """As `normal`, with minus signs, blanks, apostrophes and digits of one spelling."""
-    return " ".join(normal(text).translate(PLAIN_SIGNS).split())
 
 
 def text_of(cell: AnyCell) -> str:

@@ -55,6 +55,7 @@ from arml.predict.inputs import (
     checked_labels,
     checked_targets,
     missing,
+    no_group,
     weighted,
 )
 from arml.predict.learner import FewShotLearner, LearnedTask, by_chunks, called, write_learner
@@ -71,6 +72,7 @@ from arml.predict.reliability import MAX_REPEATED_EXAMPLES, MODELS_IN_WORDS, con
 from arml.predict.scikit import facts_of, remade
 from arml.tables.columns import (
     EXPECTED_REASONS,
+    MIN_COUNTED_ROWS,
     ColumnEncoder,
     Schema,
     Values,
@@ -507,9 +509,12 @@ class TablePredictor(Predictor):
         return {name: read(outputs) for name, outputs in found.items()}
 
     def reliability(self, groups: Any = None) -> Any:
-        """See `PredictorBase`. If the rows have times, it also says how well the earlier ones
-        predict the last fifth."""
+        """See `PredictorBase`. It names columns that say the same as the answer. If the rows have
+        times, it also says how well the earlier ones predict the last fifth."""
         found, times = super().reliability(groups), self.times
+        if same := [repr(c.name) for i, c in enumerate(self.schema.columns) if self._tells(i)]:
+            said = "says the same as the answer: if new rows do not have it, use --without"
+            found = replace(found, notes=(f"{', '.join(same)} {said}",))
         if times is None or np.sum(~np.isnan(times)) < 2 * MIN_VALUES:
             return found
         first = np.nanquantile(times, 0.8, method="higher")
@@ -522,7 +527,17 @@ class TablePredictor(Predictor):
         if self.classes is not None:
             said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%}"
         rows = f"the last {len(test)} rows by {self.schema.order!r}"
-        return replace(found, notes=(f"{rows}, predicted from those before: {said}",))
+        return replace(found, notes=(*found.notes, f"{rows}, predicted from those before: {said}"))
+
+    def _tells(self, column: int) -> bool:
+        """Whether each value of a column stands for one class, or gives the number by a line."""
+        cells, y = self.values[:, column], self.y
+        if len(y) < MIN_COUNTED_ROWS or np.isnan(cells).any() or np.ptp(cells) * np.ptp(y) == 0:
+            return False
+        if self.classes is None:
+            return bool(abs(np.corrcoef(cells, y)[0, 1]) > 1 - 1e-9)
+        cell, kind = np.unique(np.stack([cells, y]), axis=1)
+        return len(cell) == len({*cell}) == len({*kind}) < len(y)
 
     def matter(self) -> dict[str, float]:
         """How much each used column matters: by how much the mean log-probability of an example's
@@ -677,18 +692,20 @@ def learned(
                 "predict numbers (the learner tables-regression)"
             )
     table |= {name: Declared(table[name], ()) for name in category}
-    if group:
-        groups = _groups(group[0], table[group[0]], fill_down, where, lines)
-    together = checked_groups(groups, n)
+    named = _groups(group[0], table[group[0]], fill_down, where, lines) if group else []
+    together = checked_groups(named or groups, n)
     used = {name: cells for name, cells in table.items() if name not in (*without, *group)}
     schema = schema_of(used, places, where=where, lines=lines, dates=dates, keep=keep)
-    named = {**dict.fromkeys(without, LEFT_OUT), **dict.fromkeys(group, NAMES_GROUPS)}
+    reasons = {**dict.fromkeys(without, LEFT_OUT), **dict.fromkeys(group, NAMES_GROUPS)}
     texts = classes.tolist() if classes is not None and classes.dtype.kind == "U" else []
     labels = np.asarray(y).tolist()
     last = sums({"the label": labels}, lines) if texts and labels.count(labels[-1]) == 1 else ()
-    hints = (*schema.hints, *alike(texts, "labels"), *last)
+    odd = [text for text in texts if missing(text) or not any(map(str.isalnum, text))]
+    if odd and "+" not in texts:
+        last = (*last, f"labels: {', '.join(odd)} count as classes: empty these cells if unknown")
+    hints = (*schema.hints, *alike(texts, "labels"), *alike(named, "groups"), *last)
     by, times = _times(table, schema, ordered[0] if ordered else None, Origin(where, lines, dates))
-    schema = replace(schema, left_out={**named, **schema.left_out}, hints=hints, order=by)
+    schema = replace(schema, left_out={**reasons, **schema.left_out}, hints=hints, order=by)
     rows = ParsedRows(schema.parse(table, where, lines), schema.words(table))
     return TablePredictor(learner, schema, rows, places, classes, together, times)
 
@@ -704,7 +721,7 @@ def _groups(
     name: str, cells: Cells, fill_down: bool, where: str, lines: Sequence[int] | None
 ) -> list[str]:
     """The group of each row. **Raises** `ValueError` for rows without one."""
-    gaps = [i for i, cell in enumerate(cells) if missing(cell)]
+    gaps = [i for i, cell in enumerate(cells) if no_group(cell)]
     if gaps and (not fill_down or gaps[0] == 0):
         rows = ", ".join(str(lines[i] if lines is not None else i + 1) for i in gaps[:MIN_VALUES])
         rows += ", ..." * (len(gaps) > MIN_VALUES)

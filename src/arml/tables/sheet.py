@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import itertools
+import math
 import re
 import zipfile
 import zlib
@@ -38,7 +39,7 @@ from arml.tables.kinds import (
     text_of,
 )
 
-CSV_DELIMITERS = ",;\t"
+CSV_DELIMITERS = ",;\t|"
 """The characters between cells: spreadsheets copy cells with tabs, and save them with semicolons
 where the decimal sign is a comma."""
 DECIMAL_COMMA = re.compile(r"\d+,\d+([eE][+-]?\d+)?", re.ASCII)
@@ -62,6 +63,8 @@ _Cells = dict[str, list[AnyCell]]
 
 EXCEL_CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
 """The start of a cell in a sheet of an Excel file."""
+HIDDEN = re.compile(rb'<(?:\w+:)?(?:row|col)\b[^>]*\bhidden="(?:1|true)"')
+"""A hidden row, or hidden columns, of a sheet in an Excel file."""
 ODS_ELEMENT = re.compile(rb"<table:(table-row|(?:covered-)?table-cell|table)\b([^>]*)")
 ODS_REPEAT = re.compile(rb'number-(?:rows|columns)-repeated="(\d{1,9})"')
 """Parts of an OpenDocument file."""
@@ -181,11 +184,12 @@ def decoded(data: bytes, name: str, advice: str) -> tuple[str, str]:
     for code in ["utf-16"] if wide else ["utf-8-sig", "cp1252"]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(code)
+            if "\0" in text:
+                continue
             if code != "cp1252":
                 return text, ""
-            if "\0" not in text:
-                odd = re.findall(r"\w*[^\x00-\x7f]\w*", text)[0]
-                return text, f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
+            odd = re.findall(r"\w*[^\x00-\x7f]\w*", text)[0]
+            return text, f"{name}: read as Windows-1252, because it is not UTF-8: check {odd!r}"
     raise ValueError(f"{name}: no text in UTF-8, UTF-16 or Windows-1252: {advice}")
 
 
@@ -314,15 +318,16 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
         names = zipfile.ZipFile(file).namelist() if zipfile.is_zipfile(file) else ()
         plain = "xl/workbook.xml" in names  # of .xlsx, whatever the ending is
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
-        visible = calamine.SheetVisibleEnum.Visible
-        shown = {one.name: one.visible == visible for one in book.sheets_metadata}
+        visible, cells = calamine.SheetVisibleEnum.Visible, calamine.SheetTypeEnum.WorkSheet
+        shown = {s.name: s.visible == visible for s in book.sheets_metadata if s.typ == cells}
         title = wanted or next((one for one in shown if shown[one]), None)
         if title not in shown:
             raise ValueError(f"no sheet {title!r}: choose one of {', '.join(shown)} with --sheet")
         formulas: Any = openpyxl.load_workbook(file, read_only=True)[title] if plain else ()
         if plain:
             formulas.reset_dimensions()  # the file may state others
-            formulas.calculate_dimension(force=True)
+            with contextlib.suppress(UnboundLocalError):  # openpyxl's error if there are no cells
+                formulas.calculate_dimension(force=True)
             area = (formulas.max_row or 0) * (formulas.max_column or 0)
     most.check(name, book=area)  # two cells that are far apart abort the process of calamine
     with _reading(name, ending):
@@ -343,10 +348,14 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
             cells[left:right] = [rows[top][left]] * (right - left)
     kept = [i for i, row in enumerate(rows) if any(cell != "" for cell in row)]
     others = [one for one in shown if one != title]
+    if not kept:
+        raise ValueError(f"{name}: the sheet {title!r} is empty: choose another with --sheet")
+    hidden = len(HIDDEN.findall(formulas._get_source().read())) if plain else 0
     return _remarked(
         _columns([i + 1 for i in kept], [rows[i] for i in kept], name),
         f"{name}: read the sheet {title!r}, and not {', '.join(others)}: choose with --sheet"
         * bool(others and wanted is None),
+        f"{name}: hidden rows and columns are used like the others: {hidden}" * bool(hidden),
         f"{name}: merged cells have the value of their first: {len(merged)}" * bool(merged),
     )
 
@@ -390,19 +399,23 @@ def _data(
         said.append(f"{where}: left out row {lines.pop(place)}, which seems to be {what}")
         rows.pop(place)
 
-    while len(rows) > 2:
-        title, names = _texts(rows[0]), _texts(rows[1])
-        is_title = len(title) == 1 < len(names) and rows[0][0] not in (None, "")
-        if not is_title or any(map(split_number, names)):
-            break
-        drop(0, f"a title above the header: {title[0]!r}")
+    top = next((i for i, row in enumerate(rows[:6]) if len(_texts(row)) > 1), 0)
+    if top and all(row[0] for row in rows[:top]) and not any(map(split_number, _texts(rows[top]))):
+        for _ in range(top):
+            drop(0, f"a title above the header: {_texts(rows[0])[0]!r}")
+    names = [str(row[0]).strip() for row in rows]
+    for i in reversed(range(1, len(rows))):
+        is_sum = TOTAL_NAME.fullmatch(names[i]) and re.search("(?i)total|summe", names[i])
+        if rows[i] == rows[0] or (is_sum and names.count(names[i]) == 1 and i < len(rows) - 1):
+            drop(i, f"made of other rows: {names[i]!r}" if is_sum else "the header again")
     width = len(_texts(rows[0])) if rows else 0
     while len(rows) > 3:
         last = _texts(rows[-1])
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
         note = width > 2 and last == [first] and mark
-        if first in column or not (note or (len(last) > 1 and TOTAL_NAME.fullmatch(first))):
+        made = len(last) > 1 and first not in column and TOTAL_NAME.fullmatch(first)
+        if not (note and first not in column) and not made and not _adds_up(rows[1:]):
             break
         drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
     if len(rows) > 2 and _is_units(*rows[1:]):
@@ -414,6 +427,20 @@ def _texts(row: Sequence[AnyCell]) -> list[str]:
     """The different cells of a row that are not empty, as texts."""
     texts = (str(cell).strip() for cell in row if cell is not None)
     return [*dict.fromkeys(filter(None, texts))]
+
+
+def _adds_up(rows: list[list[AnyCell]]) -> bool:
+    """Whether the last row has sums of the rows above, and otherwise no more than a name. Of fewer
+    than eight rows one column may do so by chance."""
+    more, number = 0, Number("").one
+    for place, cell in enumerate(rows[-1]):
+        if (value := number(cell)) is None and (missing(cell) or not place):
+            continue
+        above = [number(row[place]) or 0.0 for row in rows[:-1] if place < len(row)]
+        if value is None or not math.isclose(value, sum(above), rel_tol=1e-9):
+            return False
+        more += abs(value) > 2 * max(map(abs, above), default=0.0)
+    return more > (len(rows) < 8)
 
 
 def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
