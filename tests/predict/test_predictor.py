@@ -136,6 +136,7 @@ def test_bad_examples_are_refused(images, functions, own):
         (few, np.full(x.shape, "red"), y, "as numbers"),
         (few, x, [*y[:-1], 1], "all texts or all numbers"),
         (flat, [[1.0, np.nan]], [1.0], "got NaN or infinity"),
+        (flat, np.ma.masked_equal([[1.0, 2.0]], 2.0), [1.0], "got masked numbers"),
         (flat, [[1e300, 1.0]], [1.0], "expected finite support inputs"),
         (flat, [[1.0, 2.0]], [np.inf], "finite targets"),
         (flat, [[1.0, 1.0]], ["tall"], "expected numbers as targets"),

@@ -130,6 +130,8 @@ def test_frames_of_other_libraries_series_and_single_cells():
         assert kinds(series) == {"q": "number"}
     assert kinds(pa.table({"when": pa.array([0, 90_000], pa.timestamp("s"))})) == {"when": "date"}
     assert kinds({"a": pd.array([1, None, 3], dtype="Int64")}) == {"a": "number"}
+    masked = np.ma.masked_equal([[1.0, 2.0], [3.0, 4.0]], 2.0)
+    assert as_table(masked)["1"] == as_table({"1": masked[:, 1]})["1"] == [None, 4.0]
     assert as_table({"a": 5.0, "b": None, "c": np.float32(2), "d": np.array(3)}) == {
         "a": [5.0], "b": [None], "c": [2.0], "d": [3],
     }  # fmt: skip

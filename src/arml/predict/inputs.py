@@ -82,10 +82,10 @@ def checked_array(
             else "give the size or the columns on which the learner was trained"
         )
         raise ValueError(f"expected {what} of shape {wanted}, got {list(array.shape)}: {advice}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(
-            f"expected finite {what}, got NaN or infinity (in 32 bits): fill or drop these rows"
-        )
+    masked = isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x)
+    if masked or not np.all(np.isfinite(array)):
+        got = "masked numbers" if masked else "NaN or infinity (in 32 bits)"
+        raise ValueError(f"expected finite {what}, got {got}: fill or drop these rows")
     floating = pixels and array.dtype != np.uint8 and array.size > 0
     if floating and (array.min() < 0 or array.max() > 1):
         raise ValueError(

@@ -350,7 +350,7 @@ def as_table(x: Any) -> dict[str, Cells]:
     elif frame is not None:
         pairs = [(name, frame.get_column(name)) for name in frame.columns]
     else:
-        array = np.asarray(x)
+        array = x if isinstance(x, np.ma.MaskedArray) else np.asarray(x)
         if array.ndim != 2 or array.dtype.kind in "cV":
             raise ValueError(
                 f"expected a table [n, columns], got shape {list(array.shape)} of {array.dtype}: "
@@ -392,6 +392,8 @@ def _cells(cells: Any) -> Cells:
     """Cells as a list, or as an array if they are numbers; a single cell is one row."""
     import narwhals as nw
 
+    if isinstance(cells, np.ma.MaskedArray):
+        cells = cells.tolist()  # with None where it is masked
     if (series := _frame(cells)) is not None:
         if isinstance(series, nw.DataFrame):
             names = ", ".join(map(str, series.columns))
