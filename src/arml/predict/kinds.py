@@ -254,8 +254,9 @@ class Inputs(Form):
         bad: Bad = {}
         with open_source(path, self.suffixes, self.one) as source:
             x = self._read(learner, source.pictures, asked, None if asked.strict else bad)
-            if asked.group is None and predictor is None:
-                asked.tell(*filter(None, [self.together(source, x)]))
+            learns = asked.group is None and predictor is None
+            if learns and (line := self.together(source, x)):
+                asked.tell(line)
         self._tell_left_out(source.left_out, asked)
         asked.tell(*source.remarks)
         if path.is_dir():
