@@ -242,7 +242,7 @@ def test_the_notebook_follows_one_task_through_the_equations():
 EXAMPLES = (
     *("Problem", "Examples", "Task", "loss_of", "linear", "Linear", "network", "GradientDescent"),
     *("InnerOptions", "OuterOptions", "MetaLearner", "Adapted", "TaskDistribution", "Options"),
-    *("unbatched", "Inputs"),
+    *("unbatched", "Inputs", "StringInputs"),
     *("register", "check", "build", "MAML", "ProtoNet", "ARML", "with_steps", "fit", "Fitted"),
     *("Splits", "evaluate", "Scores", "compare", "Verdicts"),
     *("Comparison", "run", "Run", "recipe", "Experiment"),

@@ -38,6 +38,7 @@ from .report.verdicts import Verdicts as Verdicts
 from .report.verdicts import compare as compare
 from .results.comparisons import Comparison as Comparison
 from .results.scores import Scores as Scores
+from .tables.cells import StringInputs as StringInputs
 from .tasks.splits import Splits as Splits
 from .training.fit import Fitted as Fitted
 from .training.fit import OuterOptions as OuterOptions

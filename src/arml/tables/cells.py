@@ -1,0 +1,162 @@
+"""Kinds whose inputs are strings: the contents of files, or the cells of one column of a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from arml.datasets.archives import Member
+from arml.predict.base import Predictor, TaskLearner
+from arml.predict.inputs import Bad
+from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
+from arml.tables.inputs import sheet_at
+from arml.tables.kinds import normal, text_of
+from arml.tables.sheet import Sheet, decoded
+
+_EXCERPT_LENGTH = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """The option of `arml adapt` for kinds whose inputs may be a column of a table."""
+
+    text: str | None = None
+    """Column of a table that holds the texts, or your own kind of strings; by default the one with
+    the longest cells."""
+
+
+class StringInputs(Inputs):
+    """A kind whose inputs are strings, such as sequences or formulas. They come as files with the
+    endings in `suffixes`, or as one column of a table. For all else see `arml.Inputs`.
+
+        class Sequences(arml.StringInputs):
+            one, many, suffixes, dimension = "sequence", "sequences", (".seq",), 16
+
+            def vector(self, content, where):
+                pairs = [a + b for a, b in zip(content, content[1:])]
+                return np.array([pairs.count(a + b) for a in "ACGT" for b in "ACGT"])
+
+        arml.register("inputs", "sequences", Sequences)
+        arml.adapt("sequences", ["ACGTACGT", "ACGAACGA", "GGGTGGGT"], ["a", "a", "b"])
+
+    `arml adapt sequences --support genes.csv --target family` learns from the column with the
+    longest cells, or from the one that `--text` names.
+    """
+
+    cells = ("text", "bytes", "path", "file")
+    asks = (*Inputs.asks, "sheet")
+    options = ColumnOptions
+
+    def content(self, item: object, place: int) -> tuple[str, str]:
+        """The name of an input, and the string, which is a `str` itself or the content of a
+        file."""
+        where, found = f"{self.one} {place + 1}", item
+        if not isinstance(item, str):
+            where, found = super().content(item, place)
+        if isinstance(found, bytes):
+            found = self.decoded(found, where)
+        if not isinstance(found, str) or not found.strip():
+            got = "an empty one" if isinstance(found, str) else type(found).__name__
+            raise ValueError(f"{where}: expected a {self.one}, got {got}")
+        return where, found
+
+    def decoded(self, data: bytes, where: str) -> str:
+        """The string in a file. **Raises** `ValueError` with the name `where` if there is none."""
+        return decoded(data, where, "save it as UTF-8")[0]
+
+    def show(self, file: Member) -> Shown:
+        try:
+            text = " ".join(self.content(file, 0)[1].split())
+        except ValueError:
+            return Shown()
+        return Shown(text=text[:_EXCERPT_LENGTH] + "..." * (len(text) > _EXCERPT_LENGTH))
+
+    # Files and tables.
+
+    def is_table(self, path: Path) -> bool:
+        """Whether the file is a table, of which one column holds the inputs."""
+        return is_table(path) and path.suffix.lower() not in self.suffixes
+
+    def fits(self, path: Path) -> bool:
+        known = (*self.suffixes, ".zip", ".tar")
+        return path.is_dir() or is_table(path) or path.suffix.lower() in known
+
+    def labelled(
+        self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
+    ) -> Labelled:
+        if not self.is_table(path):
+            return super().labelled(learner, path, asked, predictor)
+        target = asked.target or (predictor.target if predictor else None)
+        y, known, _ = sheet_at(asked, path).answered(target, numbers=False)
+        return self._of_rows(learner, known, _column(known, asked, predictor), y, asked)
+
+    def _of_rows(
+        self, learner: TaskLearner, sheet: Sheet, column: str, y: Sequence[str], asked: Asked
+    ) -> Labelled:
+        files, bad = self._rows(sheet, column), Bad()
+        x = self._read(learner, files, asked, None if asked.strict else bad)
+        return self._kept(Path(sheet.where), [one.where for one in files], x, y, bad, asked)
+
+    def learn(self, learner: TaskLearner, path: Path, asked: Asked) -> tuple[Predictor, list[str]]:
+        if not self.is_table(path):
+            return super().learn(learner, path, asked)
+        return self.learn_rows(learner, sheet_at(asked, path), asked)
+
+    def learn_rows(
+        self, learner: TaskLearner, sheet: Sheet, asked: Asked
+    ) -> tuple[Predictor, list[str]]:
+        y, known, unknown = sheet.answered(asked.target, numbers=False)
+        column, groups = _column(known, asked), None
+        names, x, labels = self._of_rows(learner, known, column, y, asked)
+        if asked.group is not None:
+            every = _cells(known, asked.group, "--group")
+            together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
+            groups = [together[name] or None for name in names]
+        predictor = learner.adapt(x, labels, groups=groups)
+        predictor.columns, predictor.target = (column,), asked.target
+        asked.tell(*sheet.remark.splitlines(), f"the {self.many} are in the column {column!r}")
+        if unknown.lines:
+            asked.unlabelled = self._answering(predictor, unknown, asked)
+        return predictor, names
+
+    def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
+        if not any(map(self.is_table, paths)):
+            return super().queries(predictor, paths, asked)
+        return self._answering(predictor, sheet_at(asked, *paths).without(predictor.target), asked)
+
+    def _answering(self, predictor: Predictor, sheet: Sheet, asked: Asked) -> Queries:
+        """The rows of a table; the answers repeat its other columns."""
+        column = _column(sheet, asked, predictor)
+        keys = sheet.without(column).cells
+        return self._asking(predictor, sheet.lines, self._rows(sheet, column), asked, keys)
+
+    def _rows(self, sheet: Sheet, column: str) -> list[Member]:
+        """The cells of a column, each as a file."""
+        cells = zip(sheet.lines, _cells(sheet, column, "--text"), strict=True)
+        ending = "".join(self.suffixes[-1:])
+        return [
+            Member(f"row {n}", partial(str.encode, cell), f"row-{n}{ending}") for n, cell in cells
+        ]
+
+
+def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
+    """A column as strings. None and NaN become empty strings."""
+    name = normal(column)
+    if name not in sheet.cells:
+        known = ", ".join(sheet.cells)
+        raise ValueError(f"{sheet.where}: no column {column!r}; name one with {named}: {known}")
+    return ["" if cell is None or cell != cell else text_of(cell) for cell in sheet.cells[name]]
+
+
+def _column(sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> str:
+    """The column of inputs: the predictor's, the named one, or the one with the longest cells."""
+    named = asked.columns.get("text")
+    if predictor is not None and predictor.columns:
+        (named,) = predictor.columns
+    if named is not None:
+        _cells(sheet, named, "--text")
+        return normal(named)
+    others = [name for name in sheet.cells if name != asked.group]
+    if not others:
+        raise ValueError(f"{sheet.where}: no column beside the one to predict")
+    return max(others, key=lambda name: sum(map(len, _cells(sheet, name, "--text"))))
