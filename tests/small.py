@@ -8,7 +8,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from arml.core.episodes import Examples, Problem, Task, TaskDistribution
@@ -23,18 +22,23 @@ KEY = jax.random.key(0)
 RESULT = read_json(Path(__file__).parent / "fixtures" / "run" / "result.json")
 
 
+def placed(numbers: Any, dtype: Any = None) -> jax.Array:
+    """NumPy's numbers on the device. `jnp.asarray` compiles a program for each of their shapes."""
+    return jax.device_put(np.asarray(numbers, dtype))
+
+
 def task(problem: Problem = REGRESSION) -> Task:
     """Normal inputs, and normal targets or the classes in random order."""
     rng = np.random.default_rng(0)
 
     def examples(n: int) -> Examples:
-        x = jnp.asarray(rng.normal(size=(n, *problem.features)), jnp.float32)
+        x = placed(rng.normal(size=(n, *problem.features)), np.float32)
         if problem.kind == "classification":
             y = rng.permutation(np.arange(n) % problem.outputs)
-            return Examples(x, jnp.asarray(y, jnp.int32))
-        return Examples(x, jnp.asarray(rng.normal(size=(n, problem.outputs)), jnp.float32))
+            return Examples(x, placed(y, np.int32))
+        return Examples(x, placed(rng.normal(size=(n, problem.outputs)), np.float32))
 
-    return Task(examples(problem.support), examples(problem.query), jnp.zeros((), jnp.int32))
+    return Task(examples(problem.support), examples(problem.query), placed(0, np.int32))
 
 
 class Same(TaskDistribution):
@@ -65,12 +69,12 @@ def one_line(said: str) -> str:
 
 
 def normal(seed: int, *shape: int) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+    return placed(np.random.default_rng(seed).normal(size=shape))
 
 
 def doubled(tree: Any) -> Any:
     """The tree with floats of 64 bits."""
-    return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, tree)
+    return jax.tree.map(lambda a: placed(a, np.float64) if eqx.is_inexact_array(a) else a, tree)
 
 
 def perturbed(tree: Any, size: float = 0.3) -> Any:
@@ -78,7 +82,10 @@ def perturbed(tree: Any, size: float = 0.3) -> Any:
     arrays, rest = eqx.partition(tree, eqx.is_inexact_array)
     leaves, structure = jax.tree.flatten(arrays)
     rng = np.random.default_rng(1)
-    leaves = [leaf + jnp.asarray(size * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    leaves = [
+        placed(leaf + size * rng.normal(size=leaf.shape), leaf.dtype)
+        for leaf in map(np.asarray, leaves)
+    ]
     return eqx.combine(jax.tree.unflatten(structure, leaves), rest)
 
 
@@ -86,7 +93,7 @@ def filled(learner: Any, where: Callable[[Any], Any], value: float) -> Any:
     """The learner with one number in all arrays of some parts."""
 
     def fill(part: Any) -> Any:
-        return jax.tree.map(lambda a: jnp.full_like(a, value), part)
+        return jax.tree.map(lambda a: placed(np.full(a.shape, value, a.dtype)), part)
 
     return eqx.tree_at(where, learner, replace_fn=fill)
 

@@ -23,6 +23,9 @@ from arml.core.episodes import Problem
 N = TypeVar("N")
 """A network or a part of one, as a pytree; in `with_steps`, a learner."""
 
+MAX_UNROLLED_STEPS = 10
+"""Up to this number, the steps of dense networks are compiled one by one: they run faster so."""
+
 
 class Shared(eqx.Module):
     """Marks an array of a network that is meta-learned, but neither adapted nor modulated: it has
@@ -85,9 +88,10 @@ class GradientDescent(eqx.Module):
     def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
         part, rest = split(start)
-        if all(array.ndim < 3 for array in jax.tree.leaves(part)):
+        small = all(array.ndim < 3 for array in jax.tree.leaves(part))
+        if small and self.steps <= MAX_UNROLLED_STEPS:
             return [start, *self.path(loss, start)][-1]
-        # A step of convolutions takes long to compile, and a loop does not slow it down.
+        # A loop compiles one step. It does not slow down a step of convolutions.
         step, numbers = self._step(loss, rest), jnp.arange(self.steps)
         loop = jax.lax.scan(lambda p, i: (step(p, self.rate, i), None), part, numbers)
         return join(loop[0], rest)
