@@ -10,7 +10,7 @@ No search may take more inner steps than the five that most recipes have.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -109,31 +109,54 @@ def main(methods: Sequence[str]) -> None:
 
 
 def page(study: Study) -> str:
-    """The recipes and the searched options side by side: their errors and the difference."""
+    """The recipes and the searched options side by side: their errors and the difference; and the
+    text's ARML against each other method, on both sides."""
     table, rows = study.table(PLACE), []
     assert table is not None
     kept = read_json(KEPT / "search.json")["methods"]
+    every: dict[str, dict[str, Sequence[arml.Scores]]] = {"recipe": {}, "searched": {}}
     for method, found in kept.items():
+        title = arml.ALGORITHMS[method].title
+        ours = table.row(title)
         files = [KEPT / f"{method}-{seed}.npz" for seed in found.get("trainings", ())]
-        ours = table.row(arml.ALGORITHMS[method].title)
-        sides = {"recipe": [*ours.scores.values()] if ours else [], "searched": []}
+        sides = {"recipe": [*ours.scores.values()] if ours else []}
         sides["searched"] = [*map(read_scores, files)] or [
             *(sides["recipe"] if found["best"] == found["recipe"] else [])
         ]
-        cells = [arml.ALGORITHMS[method].title]
+        cells = [title]
         for side, values in (("recipe", found["recipe"]), ("searched", found["best"])):
             rate, steps, outer = (values[text.partition("=")[0]] for text in SEARCH)
             some = sides[side]
+            every[side] |= {title: some} if some else {}
             score, _, count = score_cells(some) if some else ("not yet run", "", "")
             cells += [f"{rate:.2g}, {steps}, {outer:.2g}", f"{score}, {count}" if count else score]
         if all(sides.values()) and files:
-            against = arml.compare(
-                {"searched": sides["searched"], "recipe": sides["recipe"]}, against="recipe"
-            )["searched"]
+            both = {"searched": sides["searched"], "recipe": sides["recipe"]}
+            against = arml.compare(both, against="recipe")["searched"]
             cells.append(f"{difference(against)}: {told(against)}")
         rows.append(cells)
     head = ("Method", "Recipe: inner rate, steps, outer rate", "MSE, trainings (SD)")
-    return drawn((*head, "Searched", "MSE, trainings (SD)", "Searched minus recipe"), rows)
+    first = drawn((*head, "Searched", "MSE, trainings (SD)", "Searched minus recipe"), rows)
+    return f"{first}\n\n{_against_arml(every)}"
+
+
+def _against_arml(every: dict[str, dict[str, Sequence[arml.Scores]]]) -> str:
+    """Each method minus the text's ARML, both by their recipes, and both searched."""
+    ours = arml.ALGORITHMS["arml-paper"].title
+    verdicts: dict[str, Mapping[str, arml.Comparison]] = {
+        side: arml.compare(methods, against=ours).differences if ours in methods else {}
+        for side, methods in every.items()
+    }
+    names = [name for name in every["searched"] if name != ours]
+    rows = [
+        [name, *(_told(verdicts[side], name) for side in ("recipe", "searched"))] for name in names
+    ]
+    return drawn((f"Minus {ours}", "as published", "searched alike"), rows)
+
+
+def _told(verdicts: Mapping[str, arml.Comparison], name: str) -> str:
+    known = name in verdicts
+    return f"{difference(verdicts[name])}: {told(verdicts[name])}" if known else "not yet run"
 
 
 if __name__ == "__main__":
