@@ -332,13 +332,17 @@ def searched(place: str, scale: Scale) -> Rows:
         best = max(found, key=lambda t: t["accuracy"])
         row = row_of(place, recipe, scale)
         own = {"algorithm": options, **training_of(best["rate"], best["schedule"], best["augment"])}
-        made = changed(replace(row.experiment, recipe=f"{place}/{name}-searched"), own)
+        steps = row.experiment.steps
+        named = replace(
+            row.experiment, recipe=f"{place}/{name}-searched", validate_every=steps // 4
+        )
+        made = changed(named, own)
         label = row.label + (", learned scale" if name.startswith("scaled") else "")
         seeds = 1 if name in ("protonet", "maml") else 3
         rows.append(Row(label, made, seeds=seeds, turn=PLACES[place].turn + 1))
     about = (
         "Each method has the outer rate, the schedule and the pictures (as they are, or augmented) "
-        "that were best for it after 2,000 steps on validation tasks (`python -m study.rates`)."
+        "that were best for it after 1,000 steps on validation tasks (`python -m study.rates`)."
     )
     return Rows(rows, about)
 

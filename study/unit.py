@@ -75,8 +75,11 @@ def carry_out(unit: Unit, out: Path, stopping: Callable[[], bool] = lambda: Fals
 
 
 def go_on(experiment: arml.Experiment, folder: Path) -> None:
-    """Let a run begin with the checkpoint of a finished one that has fewer steps and is otherwise
-    the same: `PLACE/METHOD/seed-0` with that of `PLACE-start/METHOD/seed-0`."""
+    """Let a run whose outer rate is constant begin with the checkpoint of a finished one that has
+    fewer steps and is otherwise the same: `PLACE/METHOD/seed-0` with that of
+    `PLACE-start/METHOD/seed-0`."""
+    if experiment.outer.schedule != "constant":
+        return
     place, _, method = experiment.recipe.partition("/")
     recipe = f"{place}-start/{method}"
     shorter = folder.parents[2] / recipe / folder.name
