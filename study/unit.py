@@ -78,7 +78,7 @@ def go_on(experiment: arml.Experiment, folder: Path) -> None:
     """Let a run whose outer rate is constant begin with the checkpoint of a finished one that has
     fewer steps and is otherwise the same: `PLACE/METHOD/seed-0` with that of
     `PLACE-start/METHOD/seed-0`."""
-    if experiment.outer.schedule != "constant":
+    if getattr(experiment.outer, "schedule", "") != "constant":
         return
     place, _, method = experiment.recipe.partition("/")
     recipe = f"{place}-start/{method}"
