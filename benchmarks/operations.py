@@ -4,7 +4,7 @@ machine's peak: MAML, ProtoNet and `arml` with Conv-4 at 32 and 84 px, one shot,
 One thread, pictures of noise. XLA's own trace names the time of each operation of the compiled
 program, whose text tells what it is and how many floating-point operations its products have. The
 peak is that of a matrix product in the same process, before and after the steps. Seconds are those
-of the processor, which the trace divides. At one size MAML also stands against PyTorch, if it is
+of the processor, which the trace divides. At each size MAML also stands against PyTorch, if it is
 installed.
 
 `python operations.py METHOD SIZE` measures one row.
@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -133,18 +134,20 @@ def _sides(shape: str) -> list[int]:
 
 
 def peak() -> float:
-    """Floating-point operations a second of the processor, in the best of some products."""
+    """Floating-point operations a second of the processor in a large product: the best of five
+    turns. A turn takes a third of a second, because the system counts processor time in ticks."""
     import jax
     import jax.numpy as jnp
 
-    best = 0.0
-    for n in (512, 1024, 2048):
-        multiply, a = jax.jit(jnp.dot), jnp.ones((n, n), jnp.float32)
-        jax.block_until_ready(multiply(a, a))
-        for _ in range(max(3, 2 * (2048 // n) ** 2)):
-            begun = time.process_time()
+    n, best = 2048, 0.0
+    multiply, a = jax.jit(jnp.dot), jnp.ones((n, n), jnp.float32)
+    jax.block_until_ready(multiply(a, a))
+    for _ in range(5):
+        begun, taken, times = time.process_time(), 0.0, 0
+        while taken < 0.3:
             jax.block_until_ready(multiply(a, a))
-            best = max(best, 2 * n**3 / (time.process_time() - begun))
+            times, taken = times + 1, time.process_time() - begun
+        best = max(best, times * 2 * n**3 / taken)
     return best
 
 
@@ -231,6 +234,9 @@ def main() -> None:
     options = parser.parse_args()
     os.environ |= ONE_THREAD
     before, rows, torch = machine(), [], []
+    with_torch = find_spec("torch") is not None
+    if with_torch:
+        before["versions"]["torch"] = version("torch")
     for size in options.sizes:
         for method in options.methods:
             command = [sys.executable, __file__, method, str(size)]
@@ -239,7 +245,7 @@ def main() -> None:
             print(json.dumps(rows[-1], indent=1), flush=True)
             found = {"steps": rows, "against": torch}
             write("operations", found, before, quick=options.quick, sources=("core", "nn"))
-        if find_spec("torch"):
+        if with_torch:
             torch.extend(against(size, 2 if options.quick else 5))
             write("operations", found, before, quick=options.quick, sources=("core", "nn"))
 
