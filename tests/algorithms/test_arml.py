@@ -138,6 +138,9 @@ def test_options_that_do_not_suit_the_problem_are_refused(problem, options, word
         learner(problem, **options)
 
 
+RECIPE_NAMES = [*arml.RECIPES]
+
+
 @pytest.mark.parametrize("variant", ALGORITHMS["arml-paper"].variants)
 @pytest.mark.parametrize("place", ["regression2d", "starter", "art-multi"])
 def test_each_row_of_the_ablation_study_is_a_recipe_that_can_be_built(place, variant):
@@ -145,7 +148,7 @@ def test_each_row_of_the_ablation_study_is_a_recipe_that_can_be_built(place, var
     changes = ALGORITHMS["arml-paper"].variants[variant][1]
     assert made.algorithm == replace(base.algorithm, **changes)  # the setting's options stay
     assert replace(made, recipe=base.recipe, algorithm=base.algorithm) == base
-    assert made.recipe in list(arml.RECIPES)
+    assert made.recipe in RECIPE_NAMES
     problem = setting(place).problem
     if place == "art-multi":
         return  # it differs from the other pictures in its options alone
