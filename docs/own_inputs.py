@@ -1,4 +1,5 @@
-"""A kind of input of your own: short sounds. Each becomes the log spectrum of its loudest second.
+"""A kind of input of your own: short sounds. Each becomes the mean and the spread over time of its
+log spectrum.
 
     arml adapt sounds --plugin docs/own_inputs.py --support claps/ --query new/
 
@@ -6,6 +7,7 @@
 """
 
 import io
+import struct
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,11 @@ class Sounds(arml.Inputs):
         if isinstance(content, bytes):
             try:
                 rate, samples = wavfile.read(io.BytesIO(content))
-            except ValueError as error:
+            except (ValueError, struct.error) as error:
                 raise ValueError(f"{where}: expected a WAV file, got: {error}") from error
-            samples = samples / (np.iinfo(samples.dtype).max if samples.dtype.kind == "i" else 1)
+            if samples.dtype.kind in "iu":  # 8 bits have no sign, and their zero is 128
+                kind = np.iinfo(samples.dtype)
+                samples = (samples - (kind.max + kind.min + 1) / 2) / (kind.max - kind.min) * 2
             samples = samples.mean(axis=1) if samples.ndim == 2 else samples
             samples = resample_poly(samples, RATE, int(rate))
         samples = np.asarray(samples, np.float64)

@@ -141,17 +141,20 @@ def test_runs_are_compared_only_on_the_same_tasks():
     def scores(n, metric="mse", tasks="a"):
         return arml.Scores(np.arange(n), np.zeros(n, int), tasks=tasks, metric=metric)
 
-    found = arml.compare([scores(4)] * 5, [scores(4)] * 5)
+    same = [replace(scores(4), values=np.arange(4) + i / 1000) for i in range(5)]
+    found = arml.compare(same, same)
     assert (found.mean, found.p, found.runs, found.counts) == (0, 1, (5, 5), False)
     far = [replace(scores(4), values=np.arange(4) + 9 + i / 100) for i in range(5)]
-    assert arml.compare(far, [scores(4)] * 5).counts
+    assert arml.compare(far, same).counts
     # Two runs have an interval over runs, which one cannot have; neither has a p-value.
     apart = [replace(scores(4), values=np.arange(4) + i) for i in range(2)]
-    two, one = (arml.compare(some, [scores(4)] * 2) for some in (apart, apart[:1]))
+    two, one = arml.compare(apart, same[:2]), arml.compare(apart[:1], [scores(4)])
     assert (two.p, one.p, two.over_runs, one.over_runs, one.ci95) == (None, None, True, False, 0)
     assert two.ci95 > 6
     for other, said in (
         ([], "expected scores of each method, got 1 and 0"),
+        ([scores(4)] * 2, "trainings 1 and 2 have the same score on every task"),
+        (None, "expected two methods, or a mapping"),
         ([scores(5)], "scores of equally many tasks, got 4 and 5"),
         ([scores(4, "accuracy")], "scores of one metric"),
         ([scores(4, tasks="b")], "differ in their tasks"),

@@ -139,7 +139,8 @@ def test_a_learner_begins_with_them_and_results_name_the_file(tmp_path):
     file = str(tmp_path / "net.safetensors")
     save_file(conv4("Snell", outputs=64), file)
     options = Conv4Options(filters=8, weights=file)
-    learner = arml.build("maml", PICTURES, network=options, seed=1)
+    with pytest.warns(UserWarning, match="the scale of its last normalisation is left out"):
+        learner = arml.build("maml", PICTURES, network=options, seed=1)
     kernel = read_state(file)["encoder.3.0.weight"].transpose(2, 3, 1, 0)
     scale = np.abs(read_state(file)["encoder.2.1.weight"])
     sign = np.sign(read_state(file)["encoder.3.1.weight"])
@@ -156,6 +157,10 @@ def test_a_learner_begins_with_them_and_results_name_the_file(tmp_path):
     ):
         with pytest.raises(RunError, match=says):
             arml.build("maml", PICTURES, network=Conv4Options(**wrong))
+    bad = {**read_state(file), "encoder.0.0.bias": np.full(8, np.nan, np.float32)}
+    save_file(bad, tmp_path / "nan.safetensors")
+    with pytest.raises(RunError, match=r"expected finite weights, got NaN .* encoder\.0\.0\.bias"):
+        given_weights(learner.net, str(tmp_path / "nan.safetensors"))
     with pytest.raises(RunError, match="expected 16 convolutions, got 4"):
         arml.build("maml", PICTURES, network=ResNet12Options(weights=file))
     (tmp_path / "evil.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")

@@ -118,6 +118,7 @@ def test_the_parts_of_a_source_are_its_pictures_or_its_tables(
     (files[0].parent / "notes.md").write_text("no picture")
     assert parts_of(f"file://{files[0].parent}", *more)[1][2] == names[8:]
     assert "left out 1 of 10 files (not pictures): /" in caplog.text
+    (files[0].parent / "notes.md").unlink()
     (tmp_path / "list.txt").write_text("\n".join(["file:///nowhere/a.png", *names[:2], ""]))
     assert parts_of(str(tmp_path / "list.txt"), *more)[1] == [["/nowhere/a.png", *names[:2]]]
     table = tmp_path / "t" / "one.parquet"

@@ -117,6 +117,11 @@ def test_a_table_of_numbers_has_an_error(tmp_path, command):
     expected = np.mean((predictor.predict(predictor.x) - predictor.y[:, 0]) ** 2)
     assert found["mse"] == pytest.approx(expected, rel=1e-5)
     assert found["variance"] == 2
+    marks = predictor.evaluate(predictor.x, iter(predictor.y[:, 0]))
+    assert marks.as_json() == pytest.approx(found)
+    assert marks.error == pytest.approx(expected**0.5, rel=1e-5)
+    with pytest.raises(ValueError, match="one answer for each of the 5 inputs, got 4"):
+        predictor.evaluate(predictor.x, range(4))
     said = " ".join(command("evaluate", kept, "--query", table)[0].split())
     assert f"root mean squared error {expected**0.5:.4g}, in the unit of the target, on 5" in said
     assert f"it would be {2**0.5:.4g}" in said

@@ -74,6 +74,8 @@ def test_sounds_of_a_plug_in_go_everywhere(tmp_path, monkeypatch, alone, command
         file.parent.mkdir(parents=True, exist_ok=True)
         wavfile.write(file, 16_000, (8_000 * wave).astype(np.int16))
     (tmp_path / "new" / "bad.wav").write_text("no sound")
+    byte = tmp_path / "new" / "low" / "8.wav"  # a file of 8 bits has no sign
+    wavfile.write(byte, 16_000, (128 + 31 * waves[8]).astype(np.uint8))
     alone()
     monkeypatch.chdir(tmp_path)
     own, page = ("--plugin", OWN), tmp_path / "page.html"
@@ -86,6 +88,9 @@ def test_sounds_of_a_plug_in_go_everywhere(tmp_path, monkeypatch, alone, command
     assert "Answers about sounds" in page.read_text()
     assert command("predict kept new", *own)[0] == answers
     assert "100%" in command("evaluate kept --query claps", *own)[0]
+    (tmp_path / "new" / "cut.wav").write_bytes(byte.read_bytes()[:30])
+    said = command("predict kept new", *own)[1]
+    assert "2 of 4 sounds cannot be read" in said
     alone()
     with pytest.raises(ValueError, match=r"its inputs are sounds of own_inputs\.py: give --plugin"):
         arml.load_predictor("kept")
@@ -96,3 +101,35 @@ def test_sounds_of_a_plug_in_go_everywhere(tmp_path, monkeypatch, alone, command
     assert arml.load_predictor("kept").add(waves[:2], ["hum", "hum"]).classes.tolist() == [
         *("high", "hum", "low")
     ]
+    assert arml.adapt("sounds", "claps").classes.tolist() == ["high", "low"]
+
+
+class Whole(arml.Inputs):
+    """A kind without a fault."""
+
+    one, many, suffixes, dimension = "thing", "things", (".thing",), 2
+
+    def vector(self, content, where):
+        return np.array([len(content), np.nan if b"?" in content else 0.0])
+
+
+def short(self, content):
+    return np.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"vector": arml.Inputs.vector}, r"Kind: define vector\(self, content, where\)"),
+        ({"vector": short}, r"Kind: expected vector\(self, content, where\)"),
+        ({"dimension": 0}, "Kind: give the length of a vector as dimension, got 0"),
+        ({"suffixes": ".thing"}, r"Kind: expected suffixes such as .*, got '\.thing'"),
+        ({"suffixes": ("thing",)}, r"Kind: expected suffixes such as .*, got \('thing',\)"),
+        ({"dimension": 3}, r"expected 3 finite numbers from Kind\.vector, got shape \[2\]"),
+        ({}, r"expected 2 finite numbers from Kind\.vector, got NaN or infinity"),
+    ],
+)
+def test_a_part_that_a_kind_lacks_is_named(fault, said, alone):
+    arml.register("inputs", "things", type("Kind", (Whole,), fault))
+    with pytest.raises(ValueError, match=said):
+        arml.adapt("things", [b"a?", b"bb?"], ["x", "y"])

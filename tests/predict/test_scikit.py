@@ -140,12 +140,46 @@ def test_an_estimator_around_an_estimator_and_one_of_no_library(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("chances", "said"),
+    [
+        (np.full((4, 3), 1 / 3), r"shape \[4, 2\] from Own\.predict_proba, got \[4, 3\]"),
+        (np.full((4, 2), np.nan), "predict_proba, got NaN or infinity"),
+    ],
+)
+def test_an_estimator_with_probabilities_needs_no_predict_and_bad_ones_are_named(chances, said):
+    class Own:
+        good = True
+
+        def fit(self, x, y):
+            return self
+
+        def predict_proba(self, x):
+            return np.tile([0.2, 0.8], (len(x), 1)) if self.good else chances
+
+    predictor = arml.adapt(Own(), {"a": [1.0, 2.0, 3.0, 4.0]}, [*"xyxy"])
+    assert predictor.predict({"a": [5.0]}) == ["y"]
+    Own.good = False
+    with pytest.raises(ValueError, match=said):
+        predictor.predict({"a": [5.0, 6.0, 7.0, 8.0]})
+
+
+def test_paths_are_not_taken_for_texts(tmp_path):
+    files = [tmp_path / f"{i}.jpg" for i in range(4)]
+    for file in files:
+        file.touch()
+    with pytest.raises(ValueError, match=r"load their learner, as in arml\.load\('photos'"):
+        arml.adapt(LogisticRegression(), [*map(str, files)], [*"xyxy"])
+
+
+@pytest.mark.parametrize(
     ("learner", "model", "line"),
     [
+        ("texts", 3, "expected a file or an estimator as the model, got 3"),
         (LogisticRegression, None, r"got a class: give LogisticRegression\(\)"),
         (LinearSVC(), None, "LinearSVC has no predict_proba: wrap it in CalibratedClassifierCV"),
         ("tables", PoissonRegressor(), "with predict_proba, got PoissonRegressor"),
-        ("tables-regression", "logistic-regression", "numbers, got LogisticRegression"),
+        ("tables-regression", "logistic-regression", "logistic-regression predicts classes"),
+        ("tables", "ridge-regression", "ridge-regression predicts numbers"),
         ("regression2d", PoissonRegressor(), "inputs that become vectors"),
         ("tables", "random-forst", "or name one of logistic-regression, "),
         ("tables", "tabicl", "tabicl is not installed: pip install tabicl"),

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import arml
@@ -83,12 +84,24 @@ def test_a_bad_cell_is_named_by_its_row_and_a_missing_column_by_the_others(genes
     assert "--text" in said
 
 
+def test_the_column_of_queries_is_named_and_one_that_is_missing_refused(genes, command):
+    adapt(genes, command, "--save", genes / "kept")
+    kept = "predict", genes / "kept", "--plugin", genes / "sequences.py"
+    new = genes / "new.csv"
+    new.write_text(new.read_text().replace("bases", "letters"), encoding="utf-8")
+    said = command(*kept, new, code=2)[1]
+    assert "no column 'bases', which the examples have; rename one of" in said
+    (genes / "known.csv").write_text((genes / "known.csv").read_text() + "late,ACGT,,\n")
+    said = command("evaluate", *kept[1:], "--query", genes / "known.csv")[1]
+    assert "left out 1 row without an answer" in said
+
+
 def test_rows_of_one_group_are_left_out_together(genes, command):
     _, said = adapt(genes, command, "--group animal")
     assert "group" in said
 
 
-def test_files_in_folders_are_read_too_and_strings_in_python(genes, command):
+def test_files_in_folders_are_read_too_and_strings_in_python(genes, command, caplog):
     for label, letters in (("at", "AAAT"), ("gc", "GCCG")):
         (genes / "folders" / label).mkdir(parents=True)
         for i in range(4):
@@ -101,6 +114,14 @@ def test_files_in_folders_are_read_too_and_strings_in_python(genes, command):
     assert predictor.predict(["ATAATAATAA"]).tolist() == ["at"]
     with pytest.raises(ValueError, match=r"sequence 2.*empty"):
         predictor.predict(["AAT", " "])
+    with pytest.raises(ValueError, match="half of a character"):
+        predictor.predict(["\ud800"])
+    for table in ({"bases": ["AAT"]}, pd.DataFrame({"bases": ["AAT", "GCC"]})):
+        with pytest.raises(ValueError, match="expected a list of sequences, got a table"):
+            predictor.predict(table)
+    caplog.clear()
+    assert predictor.predict(["", "ATAATA"], errors="skip").tolist() == [None, "at"]
+    assert caplog.messages == ["sequence 1: expected a sequence, got an empty one"]
     assert np.shape(predictor.predict_proba(["AAT", "GCC"])) == (2, 2)
 
 

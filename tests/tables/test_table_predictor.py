@@ -435,3 +435,15 @@ def test_a_bag_of_estimators_and_codes_as_categories(command):
     write("t.csv", {"code": [1, 2, 3, 1] * 4, "x": RNG.normal(size=16), "kind": ["a", "b"] * 8})
     words = "adapt tables --support t.csv --target kind --no-reliability --columns --category code"
     assert "code: category of 3 values: 1, 2, 3" in command(words)[1]
+
+
+def test_more_rows_may_have_new_values_of_a_category():
+    first = {"colour": ["red", "blue"] * 8, "size": [1.0, 1.1] * 8}, ["s", "v"] * 8
+    more = {"colour": ["green"] * 6 + ["amber"] * 6, "size": [1.0, 1.1] * 6}, [*"wwwwwwzzzzzz"]
+    added = arml.adapt("tables", *first).add(*more)
+    assert added.schema.columns[0].texts == ("blue", "red", "amber", "green")
+    query = {"colour": ["green", "amber", "red"], "size": [1.0, 1.0, 1.0]}
+    assert added.predict(query).tolist() == ["w", "z", "s"]
+    both = {name: first[0][name] + more[0][name] for name in first[0]}
+    whole = arml.adapt("tables", both, first[1] + more[1])
+    np.testing.assert_allclose(added.predict_proba(query), whole.predict_proba(query), atol=0.05)

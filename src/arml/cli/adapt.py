@@ -17,7 +17,7 @@ from tyro.conf import Positional
 
 from arml.cli.console import Display, ModelOptions, command, doubts, parse, refuse, tell
 from arml.datasets.features import PHOTOS_MODEL
-from arml.datasets.folders import open_source
+from arml.datasets.folders import has_suffix, open_source
 from arml.predict.answers import (
     Answer,
     free_name,
@@ -29,7 +29,7 @@ from arml.predict.answers import (
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import check_free, check_new, locate
 from arml.predict.inputs import OnItem
-from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table
+from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table, untrained
 from arml.predict.loading import load, load_predictor
 from arml.predict.reliability import MODELS_IN_WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
@@ -85,7 +85,8 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     numbers, dates, categories, and missing cells.
 
     LEARNER is a run folder, an exported learner, one of the package (photos, starter, tables,
-    tables-regression, regression2d), or an ONNX model of pictures. If none is named, pictures are
+    tables-regression, regression2d), a kind of input that is named below (--plugin FILE.py brings
+    more), or an ONNX model of pictures. If none is named, pictures are
     learned by photos; but by starter, which was trained on drawings, if most of them are grey and
     starter predicts the examples better.
     """
@@ -295,9 +296,12 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     """How the inputs were read, the predictor, and the names of the examples. Pictures are learned
     by `photos`, or by `starter` if that is better, unless a learner is named."""
     if options.learner is None and is_table(options.support):
+        kinds = [
+            f"{k} (one column)" for k, kind in untrained().items() if kind.fits(options.support)
+        ]
         raise ValueError(
-            "a table needs a learner: arml adapt tables (classes) or arml adapt tables-regression "
-            "(numbers)"
+            "a table needs a learner: arml adapt tables (classes), tables-regression (numbers), "
+            f"or {', '.join(kinds)}"
         )
     # Without a learner's name a folder of queries may have the name of one.
     place, note = (PHOTOS_MODEL, None) if options.learner is None else locate(options.learner)
@@ -310,7 +314,13 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     asked.target, asked.group = options.target, options.group
     kind = inputs_of(learner)
     asked.columns = {k: v for k in (*_COLUMN_OPTIONS, *_own(kind)) if (v := getattr(options, k))}
-    predictor, names = kind.learn(learner, options.support, asked)
+    try:
+        predictor, names = kind.learn(learner, options.support, asked)
+    except ValueError as error:
+        others = [] if options.learner else _others(options.support)
+        if not others:
+            raise
+        raise ValueError(f"{error}; {', '.join(others)}") from None
     # An option that the user gave wins.
     if not (options.learner or options.model or options.prior or options.given()):
         with open_source(options.support) as source:
@@ -320,6 +330,16 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
         tell(f"learner: {'photos' if starter is None else 'starter'} ({reason})")
         predictor = starter or predictor
     return asked, predictor, names
+
+
+def _others(folder: Path) -> list[str]:
+    """The commands that learn the files of a folder, if they are of another kind than pictures."""
+    files = [file.name for file in folder.rglob("*")] if folder.is_dir() else []
+    return [
+        f"for {kind.many}: arml adapt {name}"
+        for name, kind in untrained().items()
+        if any(has_suffix(file, kind.suffixes) for file in files)
+    ]
 
 
 def _check_paths(options: AnswerOptions, *read: Path) -> None:

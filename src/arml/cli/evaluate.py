@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
@@ -218,6 +217,7 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         raise ValueError(f"nothing at {query}: check the path")
     from arml.predict.kinds import inputs_of
     from arml.predict.loading import load_predictor
+    from arml.predict.reliability import NumberEvaluation
 
     predictor = load_predictor(folder, options.model)
     learner = predictor.learner
@@ -232,15 +232,9 @@ def _predictor(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
             f"warning: {same} of {len(y)} queries equal examples that the predictor learned from; "
             "if they are the same cases, the score is better than for new ones: leave them out"
         )
-    if predictor.classes is None:
-        errors = np.square(np.ravel(predictor.predict(x)) - y)
-        found: Json = {"n": len(y), "mse": float(errors.mean()), "variance": float(np.var(y))}
-        return found, [
-            f"root mean squared error {found['mse'] ** 0.5:.4g}, in the unit of the target, on "
-            f"{found['n']} rows; if every answer were the mean of the targets, it would be "
-            f"{found['variance'] ** 0.5:.4g}"
-        ]
     marks = predictor.evaluate(x, y)
+    if isinstance(marks, NumberEvaluation):
+        return marks.as_json(), [str(marks)]
     mistakes = [names[i] for i in marks.mistakes.tolist()]
     found = {**marks.as_json(), "by": predictor.model, "mistakes": mistakes}
     return found, [*marks.lines(names), _by_class(found)]

@@ -51,6 +51,8 @@ def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamil
     names = [str(np.asarray(label).item()) for label in labels]
     order = sorted(range(len(names)), key=names.__getitem__)
     images = np.stack([arrays[i] for i in order])
+    if images.dtype.kind == "f" and not np.all(np.isfinite(images)):
+        raise ValueError(f"{name}: expected finite inputs, got NaN or infinity: fill or drop them")
     sizes = Counter(names[i] for i in order)
     said = f"{images.dtype} {images.shape} {[*sizes]} {[*sizes.values()]}"
     digest = hashlib.sha256(said.encode() + images.tobytes()).hexdigest()

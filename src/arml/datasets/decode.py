@@ -232,14 +232,14 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
 
 
 class UnreadableError(ValueError):
-    """A file that is not a picture: `where` it is, and the `problem` in words."""
+    """A file that is not a picture, or not what else was `wanted`: `where` it is, and the `problem`
+    in words."""
 
-    def __init__(self, where: str, problem: str) -> None:
+    def __init__(
+        self, where: str, problem: str, wanted: str = "an image (PNG, JPEG, WebP, BMP, TIFF, ...)"
+    ) -> None:
         self.where, self.problem = where, problem
-        super().__init__(
-            f"{where}: expected an image (PNG, JPEG, WebP, BMP, TIFF, ...), got {problem}; "
-            "remove or replace the file"
-        )
+        super().__init__(f"{where}: expected {wanted}, got {problem}; remove or replace the file")
 
 
 # --- the blur and the pencil filter of Art-Multi

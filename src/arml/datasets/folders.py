@@ -138,6 +138,8 @@ def open_source(
     split. Or a table `labels.csv` has a header, and in its first two columns names and labels.
     **Raises** `ValueError` in one line for a source that is missing, unsafe or of another layout.
     """
+    if path.is_file() and has_suffix(path.name, suffixes):
+        raise ValueError(f"{path}: {_layout(one)}, got one {one}; name the folder of these folders")
     if path.is_file() and not zipfile.is_zipfile(path):
         raise ValueError(
             f"{path}: expected a folder or a zip file, got a file that is cut short, damaged or of "

@@ -458,9 +458,10 @@ class Run:
         self.folder = Path(folder)
         self.config: JsonView = read_config(self.folder)
         if "what" in self.config:
+            what = str(self.config["what"])
+            opener = "load_predictor" if "predictor" in what else "load"
             raise RunError(
-                f"expected a run folder, got {folder}, an {self.config['what']}: open it by "
-                "arml.load, or a predictor by arml.load_predictor"
+                f"expected a run folder, got {folder}, an {what}: open it by arml.{opener}"
             )
         where = str(self.folder / CONFIG_FILE)
         self.experiment: Experiment = from_json(self.config.get("experiment"), where)

@@ -27,7 +27,7 @@ from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
 from arml.tasks.splits import TasksLike, TasksOptions
-from arml.training.evaluate import Held, looks, score_tasks
+from arml.training.evaluate import Held, check_split, looks, score_tasks
 from arml.training.fit import Fitted
 from arml.training.provenance import provenance
 
@@ -79,6 +79,7 @@ def evaluate(
     **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks or
     has no such option; `RunError` for a run whose data have changed or whose folder is read-only.
     """
+    check_split(split)
     shape = {k: v for k, v in (("ways", ways), ("shots", shots)) if v is not None}
     if isinstance(learner, Run) and tasks is None:
         kept = split == "test" and steps is None and not shape

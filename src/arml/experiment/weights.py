@@ -15,6 +15,7 @@ Differences
 
 import hashlib
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -109,7 +110,11 @@ def _once(layers: list[Layer], wanted: int) -> list[Layer]:
 def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
     """The network with the weights of a file, and whether its head is also the file's. **Raises**
     `RunError` in one line if the file is of another network."""
-    layers = [*_by_layer(read_state(file)).values()]
+    state = read_state(file)
+    for name, array in state.items():
+        if not np.all(np.isfinite(array)):
+            raise RunError(f"{file}: expected finite weights, got NaN or infinity in {name}")
+    layers = [*_by_layer(state).values()]
     conv4, head = bool(_nodes(net, ConvBlock)), net.head
     convolutions, norms = _nodes(net.body, Conv2d), _nodes(net.body, ConvBlock if conv4 else Norm)
     kernels, scales = (
@@ -144,6 +149,12 @@ def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
         channels, outputs = norms[-1].offset.value.shape[0], weight.shape[1]
         weight = weight.reshape(channels, -1, outputs).swapaxes(0, 1)
     if conv4:
+        if weight is None and np.ptp(np.abs(scales[-1]["weight"])) > 0:
+            warnings.warn(
+                f"{file}: the scale of its last normalisation is left out with its head, so "
+                "distances between its features are not those of its training",
+                stacklevel=2,
+            )
         weight = _folded(kernels, scales, weight)
 
     def places(net: Any) -> list[Any]:

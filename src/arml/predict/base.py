@@ -18,9 +18,18 @@ from jaxtyping import Bool, Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import MAX_FOLDS, Numbers, Places, equal_inputs, folds, units_of
-from arml.predict.inputs import Bad, Numeric, OnItem, checked_groups, floats, places_of
+from arml.predict.inputs import (
+    Bad,
+    Numeric,
+    OnItem,
+    checked_groups,
+    checked_targets,
+    floats,
+    places_of,
+)
 from arml.predict.reliability import (
     Evaluation,
+    NumberEvaluation,
     NumberReliability,
     Reliability,
     classification_reliability,
@@ -307,8 +316,12 @@ class Predictor(abc.ABC):
         inputs = self.read(x, bad)
         for i, problem in bad.items():
             item = x[i] if isinstance(x, list | tuple) else x if len(inputs) == 1 else None
-            named = item if isinstance(item, str | Path) else f"{self.learner.kind.one} {i + 1}"
-            LOG.warning("%s cannot be read: %s", named, problem)
+            number = f"{self.learner.kind.one} {i + 1}"
+            named = item if isinstance(item, str | Path) else number
+            if problem.startswith(number):  # a string is an input itself
+                LOG.warning(problem)
+            else:
+                LOG.warning("%s cannot be read: %s", named, problem)
         return inputs, [*bad]
 
     @abc.abstractmethod
@@ -386,17 +399,29 @@ class Predictor(abc.ABC):
         it cannot use."""
         raise ValueError("this predictor has no prior: use a learner such as photos")
 
-    def evaluate(self, x: object, y: Iterable[object]) -> Evaluation:
-        """Compare predictions with the known labels `y`: the accuracy of each class, the
-        confusion matrix, the worst mistakes. **Raises** `ValueError` as `predict_proba`, and for a
-        label that is not among `classes`."""
-        return Evaluation(self.labels, places_of(y, self.labels), self.predict_proba(x))
+    def evaluate(self, x: object, y: Iterable[object]) -> Evaluation | NumberEvaluation:
+        """Compare predictions with the known answers `y`: the accuracy of each class, the confusion
+        matrix and the worst mistakes, or the error of numbers. **Raises** `ValueError` as
+        `predict`, unless there is one answer for each input, and for a label that is not among
+        `classes`."""
+        inputs, answers = self.read(x), [*y]
+        if len(answers) != len(inputs):
+            raise ValueError(
+                f"expected one answer for each of the {len(inputs)} inputs, got {len(answers)}"
+            )
+        if self.classes is not None:
+            places = places_of(answers, self.classes)
+            return Evaluation(self.classes, places, self.predict_proba(inputs))
+        targets, _ = checked_targets(answers, self.problem, len(inputs))
+        return NumberEvaluation(targets, self.predict(inputs).reshape(targets.shape))
 
     def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
         """The accuracy on left-out examples, by the number of examples of each class from which it
         learns. The curve shows what more examples would gain. The last point uses all examples. It
         is empty if no class has three examples."""
         self.need("learning_curve")
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError(f"expected numbers of examples, 1 or more, got {sizes}")
         most = int(np.bincount(self.y).max())
         if most < 3:
             return {}

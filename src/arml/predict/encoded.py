@@ -38,7 +38,7 @@ from arml.predict.inputs import (
     each,
     weighted,
 )
-from arml.predict.kinds import Inputs, named_kind
+from arml.predict.kinds import Inputs, check_parts, named_kind
 from arml.predict.scikit import check_weights, facts_of, learned_by, remade
 from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
 
@@ -58,6 +58,8 @@ class EncodedLearner(TaskLearner):
 
     def __init__(self, kind: Inputs) -> None:
         self._kind, self.families, self.predictor = kind, (), EncodedPredictor
+        if type(self) is EncodedLearner:
+            check_parts(kind)
 
     @property
     def kind(self) -> Inputs:
@@ -83,10 +85,12 @@ class EncodedLearner(TaskLearner):
         """The vector of one input; remarks about it are added to `doubts`. **Raises** `ValueError`
         with the name `where` if the input cannot be read."""
         vector = np.asarray(self.kind.vector(content, where), np.float32)
-        if vector.shape != (self.dimension,) or not np.all(np.isfinite(vector)):
+        fits = vector.shape == (self.dimension,)
+        if not fits or not np.all(np.isfinite(vector)):
+            got = "NaN or infinity" if fits else f"shape {list(vector.shape)}"
             raise ValueError(
                 f"{where}: expected {self.dimension} finite numbers from "
-                f"{type(self.kind).__name__}.vector, got shape {list(vector.shape)}"
+                f"{type(self.kind).__name__}.vector, got {got}"
             )
         return vector
 
@@ -137,7 +141,8 @@ class EncodedLearner(TaskLearner):
 
         **Raises** `ValueError` for an input that cannot be read, if `bad` is None.
         """
-        if len(getattr(x, "shape", ())) == 2:
+        words = hasattr(x, "columns") and np.asarray(x).dtype.kind in "OUT"
+        if len(getattr(x, "shape", ())) == 2 and not words:
             named = what or f"{self.kind.many}, or their vectors,"
             return checked_array(x, (self.dimension,), named).astype(np.float32)
         blank = np.zeros(self.dimension, np.float32)

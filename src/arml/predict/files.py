@@ -71,7 +71,8 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RunError(
         f"no learner at {path}: name the folder of a run or of a shared learner, or one that ships "
-        f"({', '.join(names)}), or train one with `arml train`{hint}"
+        f"({', '.join(names)}), or train one with `arml train`; a kind of inputs of your own needs "
+        f"--plugin FILE.py{hint}"
     )
 
 

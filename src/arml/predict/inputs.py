@@ -366,6 +366,8 @@ def items_of(x: object, many: str) -> list[object]:
     """The items of a list or an array. **Raises** `ValueError` for anything else."""
     if isinstance(x, str | bytes | os.PathLike | io.IOBase | Member):
         raise ValueError(f"expected a list of {many}, got one: put it in a list")
+    if isinstance(x, Mapping) or hasattr(x, "columns"):
+        raise ValueError(f"expected a list of {many}, got a table: give one of its columns")
     if not isinstance(x, Iterable):
         raise ValueError(f"expected a list of {many}, got {type(x).__name__}")
     return list(x)
@@ -384,5 +386,6 @@ def opened(item: object, where: str) -> tuple[str, object]:
         try:
             return item.where, item.read()
         except OSError as error:
-            raise UnreadableError(item.where, str(error.strerror)) from error
+            wanted, got = "a file that can be read", str(error.strerror)
+            raise UnreadableError(item.where, got, wanted) from error
     return where, item

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -109,7 +110,8 @@ class Asked:
 
 class Inputs(Form):
     """A kind of input. A subclass needs `one`, `many`, `suffixes`, `dimension` and `vector`, or its
-    own `learner`. Every other part has a default. Instances have no state.
+    own `learner`. Every other part has a default, but `arml check` needs `examples`. Instances have
+    no state.
 
         class Readings(arml.Inputs):
             one, many, suffixes, dimension = "reading", "readings", (".npy",), 3
@@ -242,7 +244,7 @@ class Inputs(Form):
 
     def fits(self, path: Path) -> bool:
         """Whether a path may hold such inputs, judged by its name."""
-        return not is_table(path)
+        return not is_table(path) or path.name.lower().endswith(self.suffixes)
 
     def labelled(
         self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
@@ -393,6 +395,21 @@ def named_kind(name: str) -> Inputs:
     kind = INPUTS.known(name)
     assert isinstance(kind, Inputs), "every registered kind is an arml.Inputs"
     return kind
+
+
+def check_parts(kind: Inputs) -> None:
+    """Raise `ValueError` for a kind of vectors that lacks a part: see `Inputs`."""
+    name, endings = type(kind).__name__, kind.suffixes
+    if not all(len(ending) > 1 and ending.startswith(".") for ending in endings):
+        raise ValueError(f'{name}: expected suffixes such as (".wav",), got {endings!r}')
+    if kind.dimension < 1:
+        raise ValueError(f"{name}: give the length of a vector as dimension, got {kind.dimension}")
+    try:
+        signature(kind.vector).bind(b"", "")
+    except TypeError:
+        raise ValueError(f"{name}: expected vector(self, content, where)") from None
+    if type(kind).vector is Inputs.vector:
+        raise ValueError(f"{name}: define vector(self, content, where), or a learner of its own")
 
 
 def inputs_of(learner: TaskLearner) -> Inputs:

@@ -55,6 +55,8 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
     **Raises** `RunError` if there is no such learner, `ValueError` for other objects and models.
     """
     estimator = None
+    if model is not None and not isinstance(model, str | os.PathLike) and not predicts(model):
+        raise ValueError(f"expected a file or an estimator as the model, got {model!r}")
     kind = predicts(learner)
     if kind is not None:
         table = SHIPPED_LEARNERS / ("tables" if kind == "classification" else "tables-regression")
@@ -95,7 +97,7 @@ def adapt(
 
     - `learner`: as `arml.load` takes it.
     - `x`, `y`, `sample_weight`, `options`: the examples, as `FewShotLearner.adapt` or
-      `PhotoLearner.adapt` takes them. Without `y`, `x` is a folder or a zip of pictures, with one
+      `PhotoLearner.adapt` takes them. Without `y`, `x` is a folder or a zip of files, with one
       folder for each class: see `arml.datasets.folders.open_source`.
 
     **Returns** an `arml.Predictor`.
@@ -103,16 +105,18 @@ def adapt(
     **Raises** `ValueError` for examples that cannot be learned, and as `arml.load`.
     """
     if y is None:
-        if not isinstance(x, str | os.PathLike):
-            raise ValueError("expected labels y: only a folder of pictures works without them")
-        from arml.datasets.folders import open_source
+        found_learner = load(learner)
+        kind = inputs_of(found_learner)
+        if not isinstance(x, str | os.PathLike) or not (kind.suffixes or kind.spatial):
+            raise ValueError("expected labels y: only a folder of files works without them")
+        from arml.datasets.folders import SUFFIXES, open_source
 
-        with open_source(Path(x)) as source:
+        with open_source(Path(x), kind.suffixes or SUFFIXES, kind.one) as source:
             for remark in source.remarks:
                 LOG.warning(remark)
-            found = adapt(learner, source.pictures, source.labels, sample_weight, **options)
+            found = adapt(found_learner, source.pictures, source.labels, sample_weight, **options)
             if "groups" not in options:
-                line = inputs_of(found.learner).together(source, found.x)
+                line = kind.together(source, found.x)
                 if line:
                     LOG.warning("%s (in Python: groups=...)", line)
             return found

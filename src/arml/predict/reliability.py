@@ -278,13 +278,55 @@ class Reliability(Evaluation):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NumberReliability:
-    """The quality of a regression, measured by leaving examples out."""
+class NumberEvaluation:
+    """Predictions of examples whose numbers are known."""
 
     targets: Float[np.ndarray, "n targets"]
-    """The targets of the examples, in order; empty if nothing could be left out."""
+    """The targets of the examples, in order."""
     predictions: Float[np.ndarray, "n targets"]
-    """The prediction of each example from the others; infinite if the model could not predict."""
+    """The prediction of each example; infinite if the model could not predict."""
+
+    @property
+    def residuals(self) -> Float[np.ndarray, "n targets"]:
+        """How far each target is from its prediction."""
+        return np.abs(self.predictions - self.targets)
+
+    @property
+    def median(self) -> Float[np.ndarray, " targets"]:
+        """The median of the residuals. A few targets that are far off determine the `error`, but
+        hardly change the median."""
+        return np.median(self.residuals, axis=0)
+
+    @property
+    def error(self) -> Float[np.ndarray, " targets"]:
+        """The root mean squared error, in units of each target."""
+        return np.sqrt(np.mean(self.residuals**2, axis=0))
+
+    def as_json(self) -> Json:
+        """The number of examples, the mean squared error, and the variance of the targets."""
+        return {
+            "n": len(self.targets),
+            "mse": float(np.mean(self.residuals**2)),
+            "variance": float(np.mean(np.var(self.targets, axis=0))),
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        spread = np.std(self.targets, axis=0)
+        return (
+            f"root mean squared error {_numbers(self.error, 4)}, in the unit of the target, on "
+            f"{len(self.targets)} rows; if every answer were the mean of the targets, it would be "
+            f"{_numbers(spread, 4)}"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberReliability(NumberEvaluation):
+    """The quality of a regression, measured by leaving examples out. `targets` are empty if nothing
+    could be left out."""
+
     model: str
     """The model that was checked."""
     errors: Mapping[str, Float[np.ndarray, " targets"]]
@@ -300,20 +342,9 @@ class NumberReliability:
     """More lines for the user."""
 
     @property
-    def residuals(self) -> Float[np.ndarray, "n targets"]:
-        """How far each target is from its prediction."""
-        return np.abs(self.predictions - self.targets)
-
-    @property
     def error(self) -> Float[np.ndarray, " targets"]:
         """The error of the model that was checked."""
         return self.errors[self.model]
-
-    @property
-    def median(self) -> Float[np.ndarray, " targets"]:
-        """The median of the residuals. A few targets that are far off determine the `error`, but
-        hardly change the median."""
-        return np.median(self.residuals, axis=0)
 
     @property
     def doubtful(self) -> Int[np.ndarray, " doubtful"]:
@@ -353,9 +384,6 @@ class NumberReliability:
             for i in self.doubtful
         ]
         return lines + _first(odd, "more examples that are as far off")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self})"
 
     def __str__(self) -> str:
         if not len(self.targets):

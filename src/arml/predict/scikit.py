@@ -37,16 +37,22 @@ NAMED_ESTIMATORS = {
 most classes."""
 
 
+_ONLY = {"logistic-regression": "classification", "ridge-regression": "regression"}
+"""The problems of the named estimators that learn only one kind."""
+_CHANCES = "predict_proba"
+
+
 def predicts(model: Any) -> str | None:
     """The kind of problems that an estimator learns; None for other objects. **Raises**
     `ValueError` for a class, and for a classifier without probabilities."""
-    if not all(callable(getattr(model, name, None)) for name in ("fit", "predict")):
+    has = {name: callable(getattr(model, name, None)) for name in ("fit", "predict", _CHANCES)}
+    if not (has["fit"] and (has["predict"] or has[_CHANCES])):
         return None
     from sklearn.base import BaseEstimator, is_classifier
 
     if isinstance(model, type):
         raise ValueError(f"expected an estimator, got a class: give {model.__name__}()")
-    if callable(getattr(model, "predict_proba", None)):
+    if has[_CHANCES]:
         return "classification"
     if isinstance(model, BaseEstimator) and is_classifier(model):
         name = type(model).__name__
@@ -61,6 +67,13 @@ def estimator_of(model: Any, kind: str) -> Any:
     from sklearn.base import BaseEstimator, clone
 
     if isinstance(model, str):
+        if (only := _ONLY.get(model, kind)) != kind:
+            suits, given = (
+                ("classes", "numbers") if only == "classification" else ("numbers", "classes")
+            )
+            raise ValueError(
+                f"{model} predicts {suits}, and these answers are {given}: name another"
+            )
         package, name = NAMED_ESTIMATORS[model].split(":")
         try:
             module = import_module(package)
@@ -116,8 +129,16 @@ def learned_by(
         new = new if gaps else np.nan_to_num(new)
         with threadpool_limits(threads):
             if classes and len(new):
-                # With one class, gradient boosting gives two columns.
-                chances = np.asarray(made.predict_proba(new))[:, : len(kinds)]
+                chances = np.asarray(made.predict_proba(new))
+                if len(kinds) == 1:  # gradient boosting gives two columns
+                    chances = chances[:, :1]
+                wanted = (len(new), len(kinds))
+                if chances.shape != wanted or not np.all(np.isfinite(chances)):
+                    got = list(chances.shape) if chances.shape != wanted else "NaN or infinity"
+                    raise ValueError(
+                        f"expected probabilities of shape {list(wanted)} from "
+                        f"{type(made).__name__}.predict_proba, got {got}"
+                    )
                 found[:, kinds] = np.log(np.maximum(chances, 1e-12))
             elif len(new):
                 found[:, 0] = np.ravel(made.predict(new))

@@ -187,8 +187,8 @@ def mean_score(values: Sequence[float | None]) -> float | None:
 
 
 def spread_of(values: Sequence[float | None]) -> float | None:
-    """The standard deviation, or None if a value is missing or there is only one."""
-    numbers = [value for value in values if value is not None]
+    """The standard deviation, or None if a value is missing or not finite, or there is only one."""
+    numbers = [value for value in values if value is not None and math.isfinite(value)]
     return stdev(numbers) if len(numbers) == len(values) > 1 else None
 
 

@@ -29,6 +29,7 @@ from arml.report.tables import (
 from arml.results.comparisons import (
     MIN_SEEDS,
     Comparison,
+    check_distinct,
     compare_seeds,
     compare_two,
     holm,
@@ -42,7 +43,8 @@ from arml.results.scores import Scores, check_paired, read_scores
 
 DIFFERENCE_NOTE = (
     "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
-    "both have two trainings or more, and only over tasks otherwise. p has Holm's correction over "
+    "both have two trainings or more with finite scores, and only over tasks otherwise; trainings "
+    "without one have no part in it. p has Holm's correction over "
     f"all differences of the table; it needs {MIN_SEEDS} trainings of each."
 )
 INTERVALS_NOTE = (
@@ -204,7 +206,11 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
     same tasks.
     """
     if not isinstance(a, Mapping):
+        if b is None or against is not None:
+            raise ValueError("expected two methods, or a mapping of methods by name and against=")
         return compare_two(a, b)
+    if b is not None:
+        raise ValueError("expected one mapping of methods, got a second argument: put it in")
     methods = {str(name): scores_of(what) for name, what in a.items()}
     if len(methods) < 2 or not all(methods.values()):
         raise ValueError(
@@ -216,6 +222,8 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
         raise ValueError(f"expected against to be one of {', '.join(methods)}, got {against!r}")
     for scores in chain(*methods.values()):
         check_paired(methods[reference][0], scores)
+    for name, some in methods.items():
+        check_distinct(name, some)
     sides = {name: dict(enumerate(some)) for name, some in methods.items()}
     ours = sides.pop(reference)
     found = holm([compare_seeds(side, ours) for side in sides.values()])

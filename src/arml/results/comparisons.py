@@ -161,6 +161,22 @@ class Comparison:
         return replace(self, p=_p(self.mean - value, self.error, self.degrees), value=value)
 
 
+def check_distinct(name: str, trainings: Sequence[Scores]) -> None:
+    """Raise `ValueError` if a method has scores of no task, or two trainings whose scores are all
+    equal: one training that is counted twice would look like evidence over trainings."""
+    for i, one in enumerate(trainings):
+        if not len(one):
+            raise ValueError(f"{name}: expected scores of one task or more, got none")
+        for k, other in enumerate(trainings[:i]):
+            if one is other or (
+                np.ptp(one.values) > 0 and np.array_equal(one.values, other.values)
+            ):
+                raise ValueError(
+                    f"{name}: trainings {k + 1} and {i + 1} have the same score on every task, as "
+                    "if one came twice: leave one of them out"
+                )
+
+
 def compare_two(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison:
     """Compare two methods on the same tasks, in all and by family: see `arml.compare`. **Raises**
     `ValueError` in one line if one has no scores, or not all were scored on the same tasks."""
@@ -171,6 +187,8 @@ def compare_two(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> C
         )
     for other in (*first, *second):
         check_paired(first[0], other)
+    check_distinct("the first method", first)
+    check_distinct("the second method", second)
 
     def on(own: np.ndarray) -> Comparison:
         sides = (

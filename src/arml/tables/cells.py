@@ -1,5 +1,6 @@
 """Kinds whose inputs are strings: the contents of files, or the cells of one column of a table."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from arml.datasets.archives import Member
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
-from arml.tables.inputs import sheet_at
+from arml.tables.inputs import sheet_at, tell_unanswered
 from arml.tables.kinds import normal, text_of
 from arml.tables.sheet import Sheet, decoded
 
@@ -55,6 +56,8 @@ class StringInputs(Inputs):
             where, found = super().content(item, place)
         if isinstance(found, bytes):
             found = self.decoded(found, where)
+        if isinstance(found, str) and re.search("[\ud800-\udfff]", found):
+            raise ValueError(f"{where}: expected a {self.one}, got half of a character in it")
         if not isinstance(found, str) or not found.strip():
             got = "an empty one" if isinstance(found, str) else type(found).__name__
             raise ValueError(f"{where}: expected a {self.one}, got {got}")
@@ -87,7 +90,8 @@ class StringInputs(Inputs):
         if not self.is_table(path):
             return super().labelled(learner, path, asked, predictor)
         target = asked.target or (predictor.target if predictor else None)
-        y, known, _ = sheet_at(asked, path).answered(target, numbers=False)
+        y, known, unknown = sheet_at(asked, path).answered(target, numbers=False)
+        tell_unanswered(unknown, asked)
         return self._of_rows(learner, known, _column(known, asked, predictor), y, asked)
 
     def _of_rows(
@@ -127,6 +131,8 @@ class StringInputs(Inputs):
     def _answering(self, predictor: Predictor, sheet: Sheet, asked: Asked) -> Queries:
         """The rows of a table; the answers repeat its other columns."""
         column = _column(sheet, asked, predictor)
+        if not predictor.columns:
+            asked.tell(f"the {self.many} are in the column {column!r}")
         keys = sheet.without(column).cells
         return self._asking(predictor, sheet.lines, self._rows(sheet, column), asked, keys)
 
@@ -153,6 +159,11 @@ def _column(sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> s
     named = asked.columns.get("text")
     if predictor is not None and predictor.columns:
         (named,) = predictor.columns
+        if named not in sheet.cells:
+            raise ValueError(
+                f"{sheet.where}: no column {named!r}, which the examples have; rename one of "
+                f"{', '.join(sheet.cells)}"
+            )
     if named is not None:
         _cells(sheet, named, "--text")
         return normal(named)

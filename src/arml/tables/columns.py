@@ -10,9 +10,10 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -103,6 +104,18 @@ class Schema:
                 what = "a value that no example has" if unseen else f"not a {column.kind}"
                 tell(f"{where}: {cells} is {what}, so the other columns decide")
         return values
+
+    def widened(self, table: _Table) -> "Schema":
+        """The same columns, whose categories without an order also have the values of this
+        table."""
+        columns: list[AnyColumn] = []
+        for column in self.columns:
+            if isinstance(column, Category) and not column.ordered:
+                cells = table.get(column.name, ())
+                new = {text_of(cells[i]) for i in column.parse(cells)[1]}
+                column = msgspec.structs.replace(column, texts=(*column.texts, *sorted(new)))
+            columns.append(column)
+        return replace(self, columns=tuple(columns))
 
     @property
     def texts(self) -> list[int]:
@@ -354,7 +367,8 @@ def as_table(x: Any) -> dict[str, Cells]:
         if array.ndim != 2 or array.dtype.kind in "cV":
             raise ValueError(
                 f"expected a table [n, columns], got shape {list(array.shape)} of {array.dtype}: "
-                "give a data frame, a mapping of columns, or an array"
+                "give a data frame, a mapping of columns, or an array; for files or other inputs "
+                "load their learner, as in arml.load('photos', estimator)"
             )
         pairs = enumerate(array.T)
     table: dict[str, Cells] = {}

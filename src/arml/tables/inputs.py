@@ -152,6 +152,13 @@ def _parsed(predictor: "TablePredictor", sheet: Sheet, asked: Asked) -> "ParsedR
     return predictor.read(sheet.cells, where=sheet.where, lines=sheet.lines, tell=asked.tell)
 
 
+def tell_unanswered(unknown: Sheet, asked: Asked) -> None:
+    """Name the number of rows without an answer to the user, if there are any."""
+    if gaps := unknown.lines:
+        rows = "rows" if len(gaps) > 1 else "row"
+        asked.tell(f"left out {len(gaps)} {rows} without an answer, the first in row {gaps[0]}")
+
+
 def _answered(
     learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None
 ) -> tuple[Sheet, Any]:
@@ -160,7 +167,5 @@ def _answered(
     sheet, numbers = sheet_at(asked, path), learner.problem.kind == "regression"
     target = asked.target or (predictor.target if predictor else None)
     y, known, unknown = sheet.answered(target, numbers)
-    if gaps := unknown.lines:
-        rows = "rows" if len(gaps) > 1 else "row"
-        asked.tell(f"left out {len(gaps)} {rows} without an answer, the first in row {gaps[0]}")
+    tell_unanswered(unknown, asked)
     return known, targets_in("target", y, sheet.where, known.lines)[0] if numbers else y

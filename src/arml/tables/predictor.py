@@ -583,14 +583,19 @@ class TablePredictor(Predictor):
         return np.asarray(student.logpdf(y, DEGREES_OF_FREEDOM, centre, scale))
 
     def add(self, x: object, y: object) -> "TablePredictor":
-        """As `Predictor.add`; columns are read as those of the first examples were."""
-        rows = self.read(x)
+        """As `Predictor.add`. Columns are read as those of the first examples were, but a category
+        also has the values of the new rows."""
+        schema, rows = self.schema, x
+        if not isinstance(rows, ParsedRows):
+            table = as_table(x)
+            schema = schema.widened(table)
+            rows = ParsedRows(schema.parse(table, tell=_warn), schema.words(table))
         answers, groups = self._joined(y, len(rows))
         words = zip(self.rows.words, rows.words, strict=True)
         values = np.concatenate([self.values, rows.values])
         rows = ParsedRows(values, tuple(csr_array(vstack(both)) for both in words))
         answered = _answers(answers, self.learner, len(values))
-        added = TablePredictor(self.learner, self.schema, rows, *answered, groups)
+        added = TablePredictor(self.learner, schema, rows, *answered, groups)
         added.target = self.target
         return added
 

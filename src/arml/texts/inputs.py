@@ -1,6 +1,7 @@
 """Reads texts from files (`.txt`, `.md`, `.eml`) and from a column of a table."""
 
 import html
+import os
 import re
 from collections.abc import Collection, Mapping
 from email import message_from_bytes
@@ -37,7 +38,8 @@ class Texts(StringInputs):
 
     def holds(self, x: Any) -> bool:
         several = isinstance(x, Collection) and not isinstance(x, str | Mapping) and len(x) > 0
-        return several and getattr(x, "ndim", 1) == 1 and all(isinstance(one, str) for one in x)
+        texts = several and getattr(x, "ndim", 1) == 1 and all(isinstance(one, str) for one in x)
+        return texts and not all(map(os.path.isfile, x))
 
     def examples(self) -> tuple[list[object], list[str]]:
         things = ("the parcel", "my order", "the blue lamp", "this book", "the second box")

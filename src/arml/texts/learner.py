@@ -24,6 +24,8 @@ HASHING_VECTORIZERS = (
     HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNT_OPTIONS),
 )
 """They count words, and n-grams of two to five characters within words."""
+MAX_CHARACTERS = 50_000
+"""A longer text is cut: a few seconds of work for a megabyte would not change its class."""
 WITHOUT_ENCODER = "only their words are used: pip install 'arml[texts]' adds their meaning"
 
 
@@ -58,7 +60,10 @@ class TextLearner(EncodedLearner):
         return [f"texts: {WITHOUT_ENCODER if self.encoder is None else self.facts['model']}"]
 
     def encode(self, content: object, where: str, doubts: list[str]) -> Float32[np.ndarray, " d"]:
-        return self.vectors([str(content)])[0]
+        text = str(content)
+        if len(text) > MAX_CHARACTERS:
+            doubts.append(f"{where}: only its first {MAX_CHARACTERS:,} characters are read")
+        return self.vectors([text[:MAX_CHARACTERS]])[0]
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, without a cache."""

@@ -95,6 +95,12 @@ def _scored(
     return score(outputs, task.query.y), task.family
 
 
+def check_split(split: str) -> None:
+    """Raise `ValueError` for a split on which nothing is scored."""
+    if split not in ("validation", "test"):
+        raise ValueError(f"split must be validation or test, got {split!r}: change it")
+
+
 def score_tasks(
     learner: MetaLearner,
     tasks: TasksLike,
@@ -112,8 +118,7 @@ def score_tasks(
     **Raises** `ValueError` in one line if `n` or `steps` is invalid, or `tasks` draws no tasks."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}: ask for some hundreds of tasks")
-    if split not in ("validation", "test"):
-        raise ValueError(f"split must be validation or test, got {split!r}: change it")
+    check_split(split)
     splits = splits_of(tasks)
     distribution: TaskDistribution = getattr(splits, split)
     whole = isinstance(tasks, Splits | TasksOptions)
