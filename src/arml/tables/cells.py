@@ -92,7 +92,8 @@ class StringInputs(Inputs):
         target = asked.target or (predictor.target if predictor else None)
         y, known, unknown = sheet_at(asked, path).answered(target, numbers=False)
         tell_unanswered(unknown, asked)
-        return self._of_rows(learner, known, _column(known, asked, predictor), y, asked)
+        column = self._column(known, asked, predictor)
+        return self._of_rows(learner, known, column, y, asked)
 
     def _of_rows(
         self, learner: TaskLearner, sheet: Sheet, column: str, y: Sequence[str], asked: Asked
@@ -110,7 +111,8 @@ class StringInputs(Inputs):
         self, learner: TaskLearner, sheet: Sheet, asked: Asked
     ) -> tuple[Predictor, list[str]]:
         y, known, unknown = sheet.answered(asked.target, numbers=False)
-        column, groups = _column(known, asked), None
+        asked.tell(*sheet.remark.splitlines())
+        column, groups = self._column(known, asked), None
         names, x, labels = self._of_rows(learner, known, column, y, asked)
         if asked.group is not None:
             every = _cells(known, asked.group, "--group")
@@ -118,7 +120,6 @@ class StringInputs(Inputs):
             groups = [together[name] or None for name in names]
         predictor = learner.adapt(x, labels, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
-        asked.tell(*sheet.remark.splitlines(), f"the {self.many} are in the column {column!r}")
         if unknown.lines:
             asked.unlabelled = self._answering(predictor, unknown, asked)
         return predictor, names
@@ -130,11 +131,30 @@ class StringInputs(Inputs):
 
     def _answering(self, predictor: Predictor, sheet: Sheet, asked: Asked) -> Queries:
         """The rows of a table; the answers repeat its other columns."""
-        column = _column(sheet, asked, predictor)
-        if not predictor.columns:
-            asked.tell(f"the {self.many} are in the column {column!r}")
+        column = self._column(sheet, asked, predictor)
         keys = sheet.without(column).cells
         return self._asking(predictor, sheet.lines, self._rows(sheet, column), asked, keys)
+
+    def _column(self, sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> str:
+        """The column of inputs: the predictor's; or the named one, or the one with the longest
+        cells, of which the user is told."""
+        if predictor is not None and predictor.columns:
+            (own,) = predictor.columns
+            if own not in sheet.cells:
+                raise ValueError(
+                    f"{sheet.where}: no column {own!r}, which the examples have; rename one of "
+                    f"{', '.join(sheet.cells)}"
+                )
+            return own
+        found = asked.columns.get("text")
+        if found is None:
+            others = [name for name in sheet.cells if name != asked.group]
+            if not others:
+                raise ValueError(f"{sheet.where}: no column beside the one to predict")
+            found = max(others, key=lambda name: sum(map(len, _cells(sheet, name, "--text"))))
+        _cells(sheet, found, "--text")
+        asked.tell(f"the {self.many} are in the column {found!r}")
+        return normal(found)
 
     def _rows(self, sheet: Sheet, column: str) -> list[Member]:
         """The cells of a column, each as a file."""
@@ -152,22 +172,3 @@ def _cells(sheet: Sheet, column: str, named: str) -> list[str]:
         known = ", ".join(sheet.cells)
         raise ValueError(f"{sheet.where}: no column {column!r}; name one with {named}: {known}")
     return ["" if cell is None or cell != cell else text_of(cell) for cell in sheet.cells[name]]
-
-
-def _column(sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> str:
-    """The column of inputs: the predictor's, the named one, or the one with the longest cells."""
-    named = asked.columns.get("text")
-    if predictor is not None and predictor.columns:
-        (named,) = predictor.columns
-        if named not in sheet.cells:
-            raise ValueError(
-                f"{sheet.where}: no column {named!r}, which the examples have; rename one of "
-                f"{', '.join(sheet.cells)}"
-            )
-    if named is not None:
-        _cells(sheet, named, "--text")
-        return normal(named)
-    others = [name for name in sheet.cells if name != asked.group]
-    if not others:
-        raise ValueError(f"{sheet.where}: no column beside the one to predict")
-    return max(others, key=lambda name: sum(map(len, _cells(sheet, name, "--text"))))
