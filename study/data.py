@@ -229,11 +229,20 @@ def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
 
 
 def collect(folder: Path, place: Path) -> None:
-    """Write the study in `folder` to `place` with .json and .npz."""
+    """Write the study in `folder` to `place` with .json and .npz. Runs that are there already, and
+    not in the folder, stay: a study may go on elsewhere."""
     study = _of_folder(folder)
     runs: dict[str, Any] = {}
     failures: dict[str, str] = {}
-    arrays: dict[str, Any] = {f"curve/{name}": curve for name, curve in study.curves.items()}
+    arrays: dict[str, Any] = {}
+    plan = read_json(folder / STUDY)
+    if place.with_suffix(".json").is_file():
+        old = read_json(place.with_suffix(".json"))
+        runs |= old["runs"]
+        plan["tables"] = {**old["tables"], **plan["tables"]}
+        with np.load(place.with_suffix(".npz"), allow_pickle=False) as file:
+            arrays |= file
+    arrays |= {f"curve/{name}": curve for name, curve in study.curves.items()}
     for one in study.tables:
         for row in one.rows:
             names = {seed: f"{row.about['run']}/seed-{seed}" for seed in row.about["seeds"]}
@@ -242,7 +251,7 @@ def collect(folder: Path, place: Path) -> None:
                 runs[names[seed]] = {**row.facts[seed], "pairing": scores.tasks}
                 arrays[names[seed]] = scores.values.astype(np.float32)
                 arrays[f"families/{scores.tasks}"] = scores.families.astype(np.uint8)
-    content = {**read_json(folder / STUDY), "runs": runs, "failures": failures}
+    content = {**plan, "runs": runs, "failures": failures}
     if study.explained:
         content["explained"] = study.explained
     buffer = io.BytesIO()

@@ -92,6 +92,8 @@ SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
 AS_TRAINED = {"protonet": "protonet-published", "arml": "arml-templates"}
 """The recipes of the runs that have these names, where the method's own recipe is a newer one."""
 RATES = Path(__file__).parent / "results" / "rates.json"
+TRIALS: list[dict[str, Any]] = read_json(RATES)["trials"] if RATES.is_file() else []
+"""The trials of `study.rates` that are finished."""
 SEVERAL = {"real-four-1shot": 5}
 """Their trainings where these are not three: five are the fewest that decide a claim."""
 SLOW = 0.015
@@ -324,9 +326,8 @@ def searched(place: str, scale: Scale) -> Rows:
     """Methods with the outer optimiser that `study.rates` found best for each, and with augmented
     pictures where these are better. A method whose search is not finished has no row."""
     rows, shots = [], PLACES[place].shots
-    trials = read_json(RATES)["trials"] if RATES.is_file() else []
     for name, (recipe, options) in SEARCHED.items():
-        found = [t for t in trials if (t["method"], t["shots"]) == (name, shots)]
+        found = [t for t in TRIALS if (t["method"], t["shots"]) == (name, shots)]
         if not any(t["augment"] for t in found):  # the last trial
             continue
         best = max(found, key=lambda t: t["accuracy"])
@@ -563,7 +564,8 @@ BENCHMARKS = (
     "normalisation-plain-multi-5shot",
 )
 """Tables that need `arml data prepare`."""
-SEARCHED_PARTS = ("-start", "") if RATES.is_file() else ()
+SEARCHED_SHOTS = sorted({trial["shots"] for trial in TRIALS if trial["augment"]})
+"""The numbers of shots for which the search of a method is finished."""
 PICTURES = (
     "real-four-1shot-start",
     "specialists-real-four-1shot-start",
@@ -576,7 +578,7 @@ PICTURES = (
     "real-four-5shot",
     "mini-imagenet-5shot",
     "mini-imagenet-1shot-gpu",
-    *(f"searched-real-four-{n}shot{end}" for n in (1, 5) for end in SEARCHED_PARTS),
+    *(f"searched-real-four-{n}shot{end}" for n in SEARCHED_SHOTS for end in ("-start", "")),
 )
 """Tables that need `arml data prepare real-four` and `mini-imagenet`."""
 SMOKE = ("regression2d", "ablations-regression2d")

@@ -2,6 +2,7 @@
 table is carried out from the command line, continued and collected."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -155,6 +156,9 @@ def test_the_smallest_table_is_carried_out_and_collected(tmp_path, called):
     assert "twenty steps of tiny networks" in (out / "tables.md").read_text()
     collect(out, tmp_path / "twice")
     assert (tmp_path / "twice.json").read_text() == (tmp_path / "kept.json").read_text()
+    shutil.rmtree(next((out / "runs").glob("*/*/seed-0")))  # a study may go on elsewhere
+    collect(out, tmp_path / "kept")
+    assert [len(row.scores) for row in load(tmp_path / "kept").tables[0].rows] == [1, 1]
     status, _, wrong = called(*SMOKE[:2], "laptop", "--out", str(out))
     assert status == 2
     assert "holds a study of scale smoke, not laptop" in wrong
