@@ -231,17 +231,22 @@ def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
 def collect(folder: Path, place: Path) -> None:
     """Write the study in `folder` to `place` with .json and .npz. Runs that are there already, and
     not in the folder, stay: a study may go on elsewhere."""
-    study = _of_folder(folder)
-    runs: dict[str, Any] = {}
-    failures: dict[str, str] = {}
+    study, plan = _of_folder(folder), read_json(folder / STUDY)
+    content: Json = {"scale": plan["scale"], "tables": {}, "runs": {}, "failures": {}}
     arrays: dict[str, Any] = {}
-    plan = read_json(folder / STUDY)
     if place.with_suffix(".json").is_file():
-        old = read_json(place.with_suffix(".json"))
-        runs |= old["runs"]
-        plan["tables"] = {**old["tables"], **plan["tables"]}
+        content |= read_json(place.with_suffix(".json"))
         with np.load(place.with_suffix(".npz"), allow_pickle=False) as file:
             arrays |= file
+    if content["scale"] != plan["scale"]:
+        raise ValueError(
+            f"{place} holds a study of scale {content['scale']}, not {plan['scale']}: name another"
+        )
+    for name, one in plan["tables"].items():
+        old = {row["label"]: row for row in content["tables"].get(name, {}).get("rows", [])}
+        rows = {**old, **{row["label"]: row for row in one["rows"]}}
+        content["tables"][name] = {"rows": [*rows.values()]}
+    runs, failures = content["runs"], content["failures"]
     arrays |= {f"curve/{name}": curve for name, curve in study.curves.items()}
     for one in study.tables:
         for row in one.rows:
@@ -249,11 +254,11 @@ def collect(folder: Path, place: Path) -> None:
             failures |= {names[seed]: error for seed, error in row.failures.items()}
             for seed, scores in row.scores.items():
                 runs[names[seed]] = {**row.facts[seed], "pairing": scores.tasks}
+                failures.pop(names[seed], None)
                 arrays[names[seed]] = scores.values.astype(np.float32)
                 arrays[f"families/{scores.tasks}"] = scores.families.astype(np.uint8)
-    content = {**plan, "runs": runs, "failures": failures}
     if study.explained:
-        content["explained"] = study.explained
+        content["explained"] = {**content.get("explained", {}), **study.explained}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
     write_bytes(place.with_suffix(".npz"), buffer.getvalue())

@@ -79,7 +79,7 @@ def trained(method: str, values: dict[str, Any], seed: int, out: Path, name: str
     made = chosen(arml.recipe(f"{PLACE}/{method}"), values)
     made = replace(made, seed=seed, checkpoint_every=5_000)
     unit = Unit(
-        folder=f"runs/{made.recipe}/seed-{seed}",
+        folder=f"runs/{PLACE}/{name or method}/seed-{seed}",
         experiment=to_json(made),
         options=fingerprint(made),
         tasks=TASKS,

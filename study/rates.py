@@ -26,7 +26,7 @@ import arml
 from arml.experiment.recipes import changed
 from arml.results.files import Json, read_json, write_json
 from arml.training.provenance import commit
-from study.plan import RATES, SEARCHED, training_of
+from study.plan import RATES, SEARCHED, TRIALS, training_of
 
 OUT = Path("runs/rates")
 OUTER_RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)
@@ -69,10 +69,9 @@ class Trial:
         """What a finished training found, in its folder or in the result; None if it is not
         finished."""
         file = OUT / self.name / "found.json"
-        if file.is_file():
-            return read_json(file)
-        trials = read_json(RATES)["trials"] if RATES.is_file() else []
-        return next((t for t in trials if vars(self).items() <= t.items()), None)
+        known = [read_json(file)] if file.is_file() else TRIALS
+        wanted = {**vars(self), "steps": STEPS}.items()
+        return next((t for t in known if wanted <= t.items()), None)
 
     def carry_out(self) -> float:
         """The accuracy on the validation tasks; the training is resumed if it was interrupted."""
@@ -84,7 +83,14 @@ class Trial:
         looks = [[m["step"], m["validation"]] for m in run.metrics if "validation" in m]
         write_json(
             folder / "found.json",
-            {"accuracy": looks[-1][1], "looks": looks, "seconds": run.seconds, "made": run.made},
+            {
+                **vars(self),
+                "steps": STEPS,
+                "accuracy": looks[-1][1],
+                "looks": looks,
+                "seconds": run.seconds,
+                "made": run.made,
+            },
         )
         print(f"{self.name}: {100 * looks[-1][1]:.2f}%", flush=True)
         return float(looks[-1][1])

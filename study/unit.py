@@ -87,7 +87,8 @@ def go_on(experiment: arml.Experiment, folder: Path) -> None:
         return
     config = read_config(shorter)
     known = from_json(config["experiment"], str(shorter))
-    if replace(experiment, recipe=recipe, steps=known.steps) != known:
+    shortened = replace(experiment, recipe=recipe, steps=known.steps)
+    if replace(shortened, validate_every=known.validate_every) != known:
         return
     for name in ("checkpoints", "metrics.jsonl"):
         copy = shutil.copytree if (shorter / name).is_dir() else shutil.copy2

@@ -153,7 +153,7 @@ def test_runs_are_compared_only_on_the_same_tasks():
     assert two.ci95 > 6
     for other, said in (
         ([], "expected scores of each method, got 1 and 0"),
-        ([scores(4)] * 2, "trainings 1 and 2 have the same score on every task"),
+        ([scores(4)] * 2, "trainings 1 and 2 are the same: leave one"),
         (None, "expected two methods, or a mapping"),
         ([scores(5)], "scores of equally many tasks, got 4 and 5"),
         ([scores(4, "accuracy")], "scores of one metric"),

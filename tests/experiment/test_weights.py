@@ -139,7 +139,7 @@ def test_a_learner_begins_with_them_and_results_name_the_file(tmp_path):
     file = str(tmp_path / "net.safetensors")
     save_file(conv4("Snell", outputs=64), file)
     options = Conv4Options(filters=8, weights=file)
-    with pytest.warns(UserWarning, match="the scale of its last normalisation is left out"):
+    with pytest.warns(UserWarning, match="the scale of its last normalisation cannot be used"):
         learner = arml.build("maml", PICTURES, network=options, seed=1)
     kernel = read_state(file)["encoder.3.0.weight"].transpose(2, 3, 1, 0)
     scale = np.abs(read_state(file)["encoder.2.1.weight"])

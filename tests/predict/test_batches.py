@@ -104,7 +104,7 @@ def test_rows_are_predicted_as_by_the_predictor_and_by_dask_as_the_docs_have_it(
 
 
 def test_the_parts_of_a_source_are_its_pictures_or_its_tables(
-    photos, tmp_path, monkeypatch, caplog
+    photos, tmp_path, monkeypatch, caplog, request
 ):
     _, files, _ = photos
     monkeypatch.setattr(batches, "PART", 4)
@@ -115,10 +115,11 @@ def test_the_parts_of_a_source_are_its_pictures_or_its_tables(
         names[4:8],
         names[8:],
     ]
-    (files[0].parent / "notes.md").write_text("no picture")
+    note = files[0].parent / "notes.md"
+    note.write_text("no picture")
+    request.addfinalizer(note.unlink)  # other tests share the folder
     assert parts_of(f"file://{files[0].parent}", *more)[1][2] == names[8:]
     assert "left out 1 of 10 files (not pictures): /" in caplog.text
-    (files[0].parent / "notes.md").unlink()
     (tmp_path / "list.txt").write_text("\n".join(["file:///nowhere/a.png", *names[:2], ""]))
     assert parts_of(str(tmp_path / "list.txt"), *more)[1] == [["/nowhere/a.png", *names[:2]]]
     table = tmp_path / "t" / "one.parquet"

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
 
@@ -120,8 +121,20 @@ def test_a_table_of_numbers_has_an_error(tmp_path, command):
     marks = predictor.evaluate(predictor.x, iter(predictor.y[:, 0]))
     assert marks.as_json() == pytest.approx(found)
     assert marks.error == pytest.approx(expected**0.5, rel=1e-5)
-    with pytest.raises(ValueError, match="one answer for each of the 5 inputs, got 4"):
+    assert predictor.evaluate(predictor.x, predictor.y).error == marks.error
+    with pytest.raises(ValueError, match=r"one answer for each of the 5 inputs, got .* \[4\]"):
         predictor.evaluate(predictor.x, range(4))
+    nothing = predictor.evaluate(predictor.x[:0], [])
+    assert (str(nothing), nothing.as_json()["mse"]) == ("no examples with a known number", None)
+
     said = " ".join(command("evaluate", kept, "--query", table)[0].split())
     assert f"root mean squared error {expected**0.5:.4g}, in the unit of the target, on 5" in said
     assert f"it would be {2**0.5:.4g}" in said
+
+
+def test_answers_may_be_a_column_of_a_frame_and_inputs_nullable_numbers(place):
+    photos = arml.load("photos").adapt(sorted((place / "more").rglob("*.png"))[:6], [*"rgbrgb"])
+    frame = pd.DataFrame(photos.x).astype("Float64")
+    assert photos.evaluate(frame, pd.DataFrame({"r": [*"rgbrgb"]})).accuracy == 1
+    with pytest.raises(ValueError, match=r"of the 6 inputs, got answers of shape \[6, 2\]"):
+        photos.evaluate(frame, np.array([["r", "g"]] * 6))

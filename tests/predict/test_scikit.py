@@ -142,7 +142,7 @@ def test_an_estimator_around_an_estimator_and_one_of_no_library(tmp_path):
 @pytest.mark.parametrize(
     ("chances", "said"),
     [
-        (np.full((4, 3), 1 / 3), r"shape \[4, 2\] from Own\.predict_proba, got \[4, 3\]"),
+        (np.full((4, 3), 1 / 3), r"shape \[4, 2\] from Own\.predict_proba, got shape \[4, 3\]"),
         (np.full((4, 2), np.nan), "predict_proba, got NaN or infinity"),
     ],
 )
@@ -174,12 +174,12 @@ def test_paths_are_not_taken_for_texts(tmp_path):
 @pytest.mark.parametrize(
     ("learner", "model", "line"),
     [
-        ("texts", 3, "expected a file or an estimator as the model, got 3"),
+        ("texts", 3, "expected a file or an estimator as the model, got int"),
         (LogisticRegression, None, r"got a class: give LogisticRegression\(\)"),
         (LinearSVC(), None, "LinearSVC has no predict_proba: wrap it in CalibratedClassifierCV"),
         ("tables", PoissonRegressor(), "with predict_proba, got PoissonRegressor"),
-        ("tables-regression", "logistic-regression", "logistic-regression predicts classes"),
-        ("tables", "ridge-regression", "ridge-regression predicts numbers"),
+        ("tables-regression", "logistic-regression", "predicts classes; for numbers use ridge-reg"),
+        ("tables", "ridge-regression", "predicts numbers; for classes use logistic-regression"),
         ("regression2d", PoissonRegressor(), "inputs that become vectors"),
         ("tables", "random-forst", "or name one of logistic-regression, "),
         ("tables", "tabicl", "tabicl is not installed: pip install tabicl"),

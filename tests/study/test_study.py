@@ -15,6 +15,7 @@ import arml
 from arml.experiment.contract import same
 from arml.experiment.options import fingerprint, from_json, to_json
 from arml.results import comparisons
+from arml.results.files import read_json, write_json
 from arml.results.scores import Scores, pairing
 from arml.tasks.functions import BAYES_FLOORS
 from study import claims
@@ -157,8 +158,14 @@ def test_the_smallest_table_is_carried_out_and_collected(tmp_path, called):
     collect(out, tmp_path / "twice")
     assert (tmp_path / "twice.json").read_text() == (tmp_path / "kept.json").read_text()
     shutil.rmtree(next((out / "runs").glob("*/*/seed-0")))  # a study may go on elsewhere
+    old = read_json(tmp_path / "kept.json")
+    write_json(tmp_path / "kept.json", {**old, "failures": {"x": "why"}, "explained": {"y": {}}})
     collect(out, tmp_path / "kept")
     assert [len(row.scores) for row in load(tmp_path / "kept").tables[0].rows] == [1, 1]
+    new = read_json(tmp_path / "kept.json")
+    assert (new["failures"], new["explained"]) == ({"x": "why"}, {"y": {}})
+    with pytest.raises(ValueError, match="a study of scale laptop, not smoke"):
+        collect(out, RESULTS / "laptop")
     status, _, wrong = called(*SMOKE[:2], "laptop", "--out", str(out))
     assert status == 2
     assert "holds a study of scale smoke, not laptop" in wrong

@@ -5,11 +5,13 @@ import gzip
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import arml
 from arml.app import table_tab
 from arml.app.picture_tab import Limits
 from arml.cli import main
+from arml.datasets.archives import Member
 from arml.predict.kinds import named_kind
 from arml.texts import learner as texts
 from arml.texts.encoder import encoder_of
@@ -45,6 +47,19 @@ def test_words_alone_learn_and_say_so(words):
     predictor = words.adapt(x[1:], y[1:])
     assert predictor.predict([x[0]]) == ["late"]
     assert isinstance(arml.load("texts").adapt(x, y), texts.TextPredictor)
+
+
+def test_the_end_of_a_very_long_text_is_not_read(words, caplog, monkeypatch):
+    monkeypatch.setattr(texts, "MAX_CHARACTERS", 60)
+    monkeypatch.setattr("arml.texts.inputs.MAX_CHARACTERS", 60)
+    x, y = named_kind("texts").examples()
+    long = "the parcel came today " * 9
+    found = words.adapt(x, y).read([long])
+    assert "text 1: only its first 60 characters are read" in caplog.text
+    np.testing.assert_array_equal(found, words.vectors([long[:60]]))
+    parts, said = words.kind.without_parts(words, Member("long", long.encode))
+    np.testing.assert_array_equal(parts[0], words.vectors([" ".join(long[:60].split())])[0])
+    assert len(said) == len(long[:60].split())
 
 
 def test_a_fold_learns_the_rarity_of_words_from_its_own_texts(words):
@@ -234,3 +249,17 @@ def test_the_encoder_of_the_extra_reads_meaning_across_languages():
     late, good = learner.encoder(["my parcel never arrived", "great film, loved it"])
     other, _ = learner.encoder(["mein Paket ist nie angekommen", "tolle Sache"])
     assert late @ other > 0.5 > good @ other
+
+
+def test_a_folder_of_texts_without_a_learner_is_told_of_one_and_pictures_are_not(tmp_path, command):
+    for label in ("late", "good"):
+        (tmp_path / "own" / label).mkdir(parents=True)
+        (tmp_path / "own" / label / "1.txt").write_text(label)
+    said = command("adapt --support", tmp_path / "own", code=2)[1]
+    assert "got no picture at all" in said
+    assert said.endswith("; for texts: arml adapt texts")
+    (tmp_path / "red").mkdir()
+    Image.new("RGB", (40, 40)).save(tmp_path / "red" / "1.png")
+    (tmp_path / "red" / "README.md").touch()
+    said = command("adapt --support", tmp_path / "red", code=2)[1]
+    assert "arml adapt" not in said

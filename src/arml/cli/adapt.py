@@ -296,13 +296,11 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     """How the inputs were read, the predictor, and the names of the examples. Pictures are learned
     by `photos`, or by `starter` if that is better, unless a learner is named."""
     if options.learner is None and is_table(options.support):
-        kinds = [
-            f"{k} (one column)" for k, kind in untrained().items() if kind.fits(options.support)
-        ]
-        raise ValueError(
-            "a table needs a learner: arml adapt tables (classes), tables-regression (numbers), "
-            f"or {', '.join(kinds)}"
-        )
+        kinds = ["tables (classes)", "tables-regression (numbers)"]
+        for name, one in untrained().items():
+            if type(one).learn_rows is not Inputs.learn_rows:
+                kinds.append(f"{name} (one column)")
+        raise ValueError(f"a table needs a learner: arml adapt {' or '.join(kinds)}")
     # Without a learner's name a folder of queries may have the name of one.
     place, note = (PHOTOS_MODEL, None) if options.learner is None else locate(options.learner)
     if note is not None:
@@ -333,8 +331,10 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
 
 
 def _others(folder: Path) -> list[str]:
-    """The commands that learn the files of a folder, if they are of another kind than pictures."""
+    """The commands that learn the files of a folder, if there are no pictures among them."""
     files = [file.name for file in folder.rglob("*")] if folder.is_dir() else []
+    if any(map(has_suffix, files)):
+        return []
     return [
         f"for {kind.many}: arml adapt {name}"
         for name, kind in untrained().items()

@@ -151,8 +151,8 @@ def given_weights(net: BaseNetwork, file: str) -> tuple[BaseNetwork, bool]:
     if conv4:
         if weight is None and np.ptp(np.abs(scales[-1]["weight"])) > 0:
             warnings.warn(
-                f"{file}: the scale of its last normalisation is left out with its head, so "
-                "distances between its features are not those of its training",
+                f"{file}: the scale of its last normalisation cannot be used without a head of "
+                "these classes, so distances between its features are not those of its training",
                 stacklevel=2,
             )
         weight = _folded(kernels, scales, weight)

@@ -6,7 +6,7 @@ This module does not load JAX, because photographs do not need it.
 
 import abc
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -399,15 +399,18 @@ class Predictor(abc.ABC):
         it cannot use."""
         raise ValueError("this predictor has no prior: use a learner such as photos")
 
-    def evaluate(self, x: object, y: Iterable[object]) -> Evaluation | NumberEvaluation:
+    def evaluate(self, x: object, y: Any) -> Evaluation | NumberEvaluation:
         """Compare predictions with the known answers `y`: the accuracy of each class, the confusion
         matrix and the worst mistakes, or the error of numbers. **Raises** `ValueError` as
         `predict`, unless there is one answer for each input, and for a label that is not among
         `classes`."""
-        inputs, answers = self.read(x), [*y]
-        if len(answers) != len(inputs):
+        inputs, answers = self.read(x), np.asarray(y if hasattr(y, "shape") else [*y], object)
+        if answers.shape in ((len(inputs), 1), (len(inputs),)) and self.classes is not None:
+            answers = answers.ravel()
+        if len(answers) != len(inputs) or (answers.ndim > 1 and self.classes is not None):
             raise ValueError(
-                f"expected one answer for each of the {len(inputs)} inputs, got {len(answers)}"
+                f"expected one answer for each of the {len(inputs)} inputs, got answers of shape "
+                f"{list(answers.shape)}"
             )
         if self.classes is not None:
             places = places_of(answers, self.classes)
@@ -415,12 +418,13 @@ class Predictor(abc.ABC):
         targets, _ = checked_targets(answers, self.problem, len(inputs))
         return NumberEvaluation(targets, self.predict(inputs).reshape(targets.shape))
 
-    def learning_curve(self, sizes: Sequence[int] = (2, 3, 5)) -> dict[int, float]:
+    def learning_curve(self, sizes: Iterable[int] = (2, 3, 5)) -> dict[int, float]:
         """The accuracy on left-out examples, by the number of examples of each class from which it
         learns. The curve shows what more examples would gain. The last point uses all examples. It
         is empty if no class has three examples."""
         self.need("learning_curve")
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        sizes = [*sizes]
+        if not all(isinstance(size, int | np.integer) and size > 0 for size in sizes):
             raise ValueError(f"expected numbers of examples, 1 or more, got {sizes}")
         most = int(np.bincount(self.y).max())
         if most < 3:

@@ -141,8 +141,9 @@ class EncodedLearner(TaskLearner):
 
         **Raises** `ValueError` for an input that cannot be read, if `bad` is None.
         """
-        words = hasattr(x, "columns") and np.asarray(x).dtype.kind in "OUT"
-        if len(getattr(x, "shape", ())) == 2 and not words:
+        shape: tuple[int, ...] = getattr(x, "shape", ())
+        cells = np.asarray(x)[:1].ravel() if hasattr(x, "columns") else ()  # of a data frame
+        if len(shape) == 2 and not any(isinstance(cell, str) for cell in cells):
             named = what or f"{self.kind.many}, or their vectors,"
             return checked_array(x, (self.dimension,), named).astype(np.float32)
         blank = np.zeros(self.dimension, np.float32)

@@ -72,7 +72,7 @@ def locate(learner: Path | str) -> tuple[Path, str | None]:
     raise RunError(
         f"no learner at {path}: name the folder of a run or of a shared learner, or one that ships "
         f"({', '.join(names)}), or train one with `arml train`; a kind of inputs of your own needs "
-        f"--plugin FILE.py{hint}"
+        f"--plugin FILE.py (in Python: arml.register){hint}"
     )
 
 

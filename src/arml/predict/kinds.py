@@ -33,7 +33,7 @@ from jaxtyping import Float
 from arml.core.inputs import INPUTS, Form
 from arml.datasets.archives import Member
 from arml.datasets.decode import LOG
-from arml.datasets.folders import LabelledFiles, files_of, open_source
+from arml.datasets.folders import LabelledFiles, files_of, has_suffix, open_source
 from arml.plugins.sources import Source, warn_of_change
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad, OnItem, alike, checked_array, each, items_of, opened
@@ -244,7 +244,7 @@ class Inputs(Form):
 
     def fits(self, path: Path) -> bool:
         """Whether a path may hold such inputs, judged by its name."""
-        return not is_table(path) or path.name.lower().endswith(self.suffixes)
+        return not is_table(path) or has_suffix(path.name, self.suffixes)
 
     def labelled(
         self, learner: TaskLearner, path: Path, asked: Asked, predictor: Predictor | None = None
@@ -399,11 +399,14 @@ def named_kind(name: str) -> Inputs:
 
 def check_parts(kind: Inputs) -> None:
     """Raise `ValueError` for a kind of vectors that lacks a part: see `Inputs`."""
-    name, endings = type(kind).__name__, kind.suffixes
-    if not all(len(ending) > 1 and ending.startswith(".") for ending in endings):
-        raise ValueError(f'{name}: expected suffixes such as (".wav",), got {endings!r}')
-    if kind.dimension < 1:
-        raise ValueError(f"{name}: give the length of a vector as dimension, got {kind.dimension}")
+    name, endings, length = type(kind).__name__, kind.suffixes, kind.dimension
+    if type(endings) is not tuple or not all(has_suffix(f"x{end}", (end,)) for end in endings):
+        raise ValueError(
+            f'{name}: expected suffixes as a tuple such as (".wav",), in small letters and with '
+            f"one point each, got {endings!r}"
+        )
+    if type(length) is not int or length < 1:
+        raise ValueError(f"{name}: give the length of a vector as dimension, got {length!r}")
     try:
         signature(kind.vector).bind(b"", "")
     except TypeError:

@@ -56,7 +56,9 @@ def load(learner: Any, model: Any = None, *, x: object = None, **options: object
     """
     estimator = None
     if model is not None and not isinstance(model, str | os.PathLike) and not predicts(model):
-        raise ValueError(f"expected a file or an estimator as the model, got {model!r}")
+        raise ValueError(
+            f"expected a file or an estimator as the model, got {type(model).__name__}"
+        )
     kind = predicts(learner)
     if kind is not None:
         table = SHIPPED_LEARNERS / ("tables" if kind == "classification" else "tables-regression")
@@ -107,11 +109,14 @@ def adapt(
     if y is None:
         found_learner = load(learner)
         kind = inputs_of(found_learner)
-        if not isinstance(x, str | os.PathLike) or not (kind.suffixes or kind.spatial):
-            raise ValueError("expected labels y: only a folder of files works without them")
-        from arml.datasets.folders import SUFFIXES, open_source
+        if not isinstance(x, str | os.PathLike) or not kind.suffixes:
+            raise ValueError(
+                "expected labels y: only a folder of files works without them, and a learner of "
+                f"{kind.many} reads {'files' if kind.suffixes else 'none'}"
+            )
+        from arml.datasets.folders import open_source
 
-        with open_source(Path(x), kind.suffixes or SUFFIXES, kind.one) as source:
+        with open_source(Path(x), kind.suffixes, kind.one) as source:
             for remark in source.remarks:
                 LOG.warning(remark)
             found = adapt(found_learner, source.pictures, source.labels, sample_weight, **options)

@@ -303,7 +303,10 @@ class NumberEvaluation:
         return np.sqrt(np.mean(self.residuals**2, axis=0))
 
     def as_json(self) -> Json:
-        """The number of examples, the mean squared error, and the variance of the targets."""
+        """The number of examples, the mean squared error, and the variance of the targets; None
+        without examples."""
+        if not len(self.targets):
+            return {"n": 0, "mse": None, "variance": None}
         return {
             "n": len(self.targets),
             "mse": float(np.mean(self.residuals**2)),
@@ -314,6 +317,8 @@ class NumberEvaluation:
         return f"{type(self).__name__}({self})"
 
     def __str__(self) -> str:
+        if not len(self.targets):
+            return "no examples with a known number"
         spread = np.std(self.targets, axis=0)
         return (
             f"root mean squared error {_numbers(self.error, 4)}, in the unit of the target, on "

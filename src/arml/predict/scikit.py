@@ -67,13 +67,10 @@ def estimator_of(model: Any, kind: str) -> Any:
     from sklearn.base import BaseEstimator, clone
 
     if isinstance(model, str):
-        if (only := _ONLY.get(model, kind)) != kind:
-            suits, given = (
-                ("classes", "numbers") if only == "classification" else ("numbers", "classes")
-            )
-            raise ValueError(
-                f"{model} predicts {suits}, and these answers are {given}: name another"
-            )
+        if _ONLY.get(model, kind) != kind:
+            only, wanted = ("classes", "numbers")[:: 1 if kind == "regression" else -1]
+            (other,) = {*_ONLY} - {model}
+            raise ValueError(f"{model} predicts {only}; for {wanted} use {other}")
         package, name = NAMED_ESTIMATORS[model].split(":")
         try:
             module = import_module(package)
@@ -124,24 +121,28 @@ def learned_by(
     with threadpool_limits(threads):
         made.fit(x if gaps else np.nan_to_num(x), y, **weight)
 
+    def check(found: np.ndarray, shape: tuple[int, ...], method: str) -> None:
+        if found.shape != shape or not np.all(np.isfinite(found)):
+            got = "NaN or infinity" if found.shape == shape else f"shape {list(found.shape)}"
+            raise ValueError(
+                f"expected finite numbers of shape {list(shape)} from "
+                f"{type(made).__name__}.{method}, got {got}"
+            )
+
     def outputs(new: np.ndarray) -> np.ndarray:
         found = np.full((len(new), classes or 2), MISSING_CLASS_LOGIT if classes else scale)
         new = new if gaps else np.nan_to_num(new)
         with threadpool_limits(threads):
             if classes and len(new):
                 chances = np.asarray(made.predict_proba(new))
-                if len(kinds) == 1:  # gradient boosting gives two columns
+                if len(kinds) == 1 and chances.ndim == 2:  # gradient boosting gives two columns
                     chances = chances[:, :1]
-                wanted = (len(new), len(kinds))
-                if chances.shape != wanted or not np.all(np.isfinite(chances)):
-                    got = list(chances.shape) if chances.shape != wanted else "NaN or infinity"
-                    raise ValueError(
-                        f"expected probabilities of shape {list(wanted)} from "
-                        f"{type(made).__name__}.predict_proba, got {got}"
-                    )
+                check(chances, (len(new), len(kinds)), "predict_proba")
                 found[:, kinds] = np.log(np.maximum(chances, 1e-12))
             elif len(new):
-                found[:, 0] = np.ravel(made.predict(new))
+                numbers = np.ravel(made.predict(new))
+                check(numbers, (len(new),), "predict")
+                found[:, 0] = numbers
         return found
 
     return outputs

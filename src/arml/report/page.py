@@ -166,7 +166,8 @@ def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -
     first = min(named, key=lambda name: min(order.index(id(run)) for run in named[name].runs))
     try:
         scores = {
-            name: scores_of([places[id(run)] for run in row.runs]) for name, row in named.items()
+            name: scores_of([places[id(run)] for run in row.runs], known={})
+            for name, row in named.items()
         }
         return Section(rows, compare(scores, against=against if against in named else first))
     except ValueError as error:

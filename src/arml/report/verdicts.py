@@ -44,7 +44,7 @@ from arml.results.scores import Scores, check_paired, read_scores
 DIFFERENCE_NOTE = (
     "A difference is the method minus the reference on the same tasks, over trainings and tasks if "
     "both have two trainings or more with finite scores, and only over tasks otherwise; trainings "
-    "without one have no part in it. p has Holm's correction over "
+    "without a finite score are left out. p has Holm's correction over "
     f"all differences of the table; it needs {MIN_SEEDS} trainings of each."
 )
 INTERVALS_NOTE = (
@@ -210,8 +210,11 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
             raise ValueError("expected two methods, or a mapping of methods by name and against=")
         return compare_two(a, b)
     if b is not None:
-        raise ValueError("expected one mapping of methods, got a second argument: put it in")
-    methods = {str(name): scores_of(what) for name, what in a.items()}
+        raise ValueError(
+            "expected one mapping of methods, got a second argument: put it into the mapping"
+        )
+    known: dict[Path, Scores] = {}
+    methods = {str(name): scores_of(what, known) for name, what in a.items()}
     if len(methods) < 2 or not all(methods.values()):
         raise ValueError(
             "expected two methods or more, each with scores, got "
@@ -230,14 +233,15 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
     return Verdicts(methods, reference, dict(zip(sides, found, strict=True)))
 
 
-def scores_of(what: Any) -> list[Scores]:
+def scores_of(what: Any, known: dict[Path, Scores]) -> list[Scores]:
     """The scores of trainings: themselves, or those of a run, of its folder, of a folder of seeds,
-    or of a sequence of these. **Raises** `RunError` for a run that has none."""
+    or of a sequence of these. A folder's are read once, and kept in `known`. **Raises** `RunError`
+    for a run that has none."""
     match what:
         case Scores():
             return [what]
         case str() | Path() if seeds := seeds_in(what):
-            return scores_of(seeds)
+            return scores_of(seeds, known)
         case str() | Path():
             read_config(what)
             if not (path := Path(what) / "scores.npz").exists():
@@ -245,11 +249,13 @@ def scores_of(what: Any) -> list[Scores]:
                     f"expected the scores of single tasks in {path}, found none: run `arml "
                     f"evaluate {what}` first, without --split, --steps, --ways, --shots and --out"
                 )
-            return [read_scores(path)]
+            if path.resolve() not in known:
+                known[path.resolve()] = read_scores(path)
+            return [known[path.resolve()]]
         case Sequence():
-            return [scores for one in what for scores in scores_of(one)]
+            return [scores for one in what for scores in scores_of(one, known)]
     if isinstance(folder := getattr(what, "folder", None), Path):
-        return scores_of(folder)
+        return scores_of(folder, known)
     raise ValueError(
         f"expected Scores, a run or its folder, got {type(what).__name__}: see arml.evaluate"
     )

@@ -57,7 +57,10 @@ class StringInputs(Inputs):
         if isinstance(found, bytes):
             found = self.decoded(found, where)
         if isinstance(found, str) and re.search("[\ud800-\udfff]", found):
-            raise ValueError(f"{where}: expected a {self.one}, got half of a character in it")
+            raise ValueError(
+                f"{where}: expected a {self.one}, got a lone surrogate, which is no character: "
+                "decode it again"
+            )
         if not isinstance(found, str) or not found.strip():
             got = "an empty one" if isinstance(found, str) else type(found).__name__
             raise ValueError(f"{where}: expected a {self.one}, got {got}")

