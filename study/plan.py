@@ -476,7 +476,7 @@ def units(tables: Sequence[Table]) -> list[Unit]:
 def seconds(made: arml.Experiment, tasks: int) -> float:
     """Training, and scoring on `tasks` test tasks, on one core. A step on pictures grows with the
     pixels and with the support set."""
-    name = made.recipe.rpartition("/")[2]
+    name = made.recipe.rpartition("/")[2].removeprefix("scaled-")
     method = METHODS[max(filter(name.startswith, METHODS), key=len)]
     size = getattr(made.tasks, "size", None)
     if size is None:
