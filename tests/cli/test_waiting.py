@@ -69,7 +69,7 @@ def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1].replace("arml: loading ...\n", "").strip()
     assert (process.returncode, said) == (130, "arml: interrupted") or (
-        process.returncode == 2 and said.startswith("arml: error: expected a folder")
+        process.returncode == 2 and said.startswith("arml: error: expected a separate folder")
     )
 
 
