@@ -111,8 +111,8 @@ def adapt(
         kind = inputs_of(found_learner)
         if not isinstance(x, str | os.PathLike) or not kind.suffixes:
             raise ValueError(
-                "expected labels y: only a folder of files works without them, and a learner of "
-                f"{kind.many} reads {'files' if kind.suffixes else 'none'}"
+                "expected labels y: only a folder of files works without them"
+                + f", and {kind.many} are no files" * (not kind.suffixes)
             )
         from arml.datasets.folders import open_source
 

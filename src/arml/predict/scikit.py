@@ -68,9 +68,9 @@ def estimator_of(model: Any, kind: str) -> Any:
 
     if isinstance(model, str):
         if _ONLY.get(model, kind) != kind:
-            only, wanted = ("classes", "numbers")[:: 1 if kind == "regression" else -1]
+            said = {"classification": "classes", "regression": "numbers"}
             (other,) = {*_ONLY} - {model}
-            raise ValueError(f"{model} predicts {only}; for {wanted} use {other}")
+            raise ValueError(f"{model} predicts {said[_ONLY[model]]}; for {said[kind]} use {other}")
         package, name = NAMED_ESTIMATORS[model].split(":")
         try:
             module = import_module(package)

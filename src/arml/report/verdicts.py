@@ -202,8 +202,8 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
     Holm's correction for all differences of the call. A difference of accuracies is a share of one:
     0.01 is a point.
 
-    **Raises** `ValueError` in one line if a method has no scores, or not all were scored on the
-    same tasks.
+    **Raises** `ValueError` in one line if a method has no scores or one training twice, or not all
+    were scored on the same tasks.
     """
     if not isinstance(a, Mapping):
         if b is None or against is not None:
