@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 SCALED = {"scale": 0.05, "learn_scale": True}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", SCALED),
-    **{f"arml-{n}": ("arml-templates", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
+    **{f"arml-{n}": ("arml", {"vertices": n}) for n in (1, 2, 4, 8, 16)},
     "mahalanobis": ("protonet", {**SCALED, "metric": "mahalanobis"}),
     "tadam": ("tadam", {**SCALED, "metric": "squared"}),
     "tapnet": ("tapnet", SCALED),

@@ -85,11 +85,11 @@ SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
     "protonet": ("protonet", {"scale": 1.0, "learn_scale": False}),
     "maml": ("maml", {}),
     "proto-maml": ("proto-maml", {}),
-    "arml": ("arml", {"gate": "both", "inner_steps": 1}),
+    "arml": ("arml", {}),
     "arml-paper": ("arml-paper", {}),
 }
 """The methods that `study.rates` searches alike, by name: the recipe, and its options."""
-AS_TRAINED = {"protonet": "protonet-published", "arml": "arml-templates"}
+AS_TRAINED = {"protonet": "protonet-published"}
 """The recipes of the runs that have these names, where the method's own recipe is a newer one."""
 RATES = Path(__file__).parent / "results" / "rates.json"
 TRIALS: list[dict[str, Any]] = read_json(RATES)["trials"] if RATES.is_file() else []
@@ -230,8 +230,6 @@ def experiment(place: str, method: str, scale: Scale, *, side: bool = False) -> 
     at = PLACES[place]
     shape = {} if at.shots is None else {"shots": at.shots}
     known = AS_TRAINED.get(method, method)
-    if f"{at.problem}/{known}" not in arml.RECIPES:
-        known = method
     made = arml.recipe(f"{at.problem}/{known}", **shape)
     for trait in at.traits:
         made = changed(made, arml.ALGORITHMS[known].settings.get(trait, {}))
@@ -504,9 +502,11 @@ def hours(made: arml.Experiment, side: bool) -> arml.Experiment:
 
 
 def measured_on_real(made: arml.Experiment, side: bool) -> arml.Experiment:
-    """A constant rate, so that a longer training goes on from a shorter one."""
+    """A constant rate, so that a longer training goes on from a shorter one, and pictures as they
+    are."""
     outer = replace(made.outer, schedule="constant", warmup=0.0, average=0.0)
-    return replace(made, outer=outer, validate_every=250, checkpoint_every=50, interval=10)
+    made = replace(made, outer=outer, tasks=replace(made.tasks, augment=False))
+    return replace(made, validate_every=250, checkpoint_every=50, interval=10)
 
 
 TINY = {"inner_steps": 1, "width": 4, "hidden": (), "particles": 2, "layers": 1}

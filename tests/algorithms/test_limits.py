@@ -89,22 +89,6 @@ SCALED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("gate", ["code", "both"])
-@pytest.mark.parametrize("steps", [0, 2])
-def test_open_gates_before_a_head_of_prototypes_are_proto_maml(gate, steps):
-    """The same probabilities and gradient of the body; without steps it is the scaled ProtoNet."""
-    inner: Any = {"inner_rate": 2**-4, "inner_steps": steps}
-    on, net = doubled(task(VECTORS)), network(VECTORS)
-    made = ExtendedARMLOptions(head="prototypes", gate=gate, vertices=3, mu=0.0, **inner)
-    ours: Any = made.build(net, VECTORS, key=KEY)
-    where = bias if gate == "code" else lambda m: m.modulate.gate.dense.bias
-    ours = filled(ours, where, 100.0)
-    theirs = ProtoMAMLOptions(scale=HEAD_SCALE, **inner).build(net, VECTORS, key=KEY)
-    ours, theirs = doubled((ours, theirs))
-    close(*(jax.nn.softmax(predictions(m, on)) for m in (ours, theirs)))
-    close(*(meta(m, on)[1].net.body for m in (ours, theirs)))
-
-
 @pytest.mark.parametrize("name", SCALED)
 def test_it_is_the_scaled_protonet(name):
     """The same probabilities, outer loss, and gradient of the body."""

@@ -32,7 +32,7 @@ this. A task blends the weights of the networks, where a mixture would blend the
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,16 +46,14 @@ from arml.algorithms.arml import (
     MetaKnowledgeGraph,
     Prototypes,
     Reading,
-    Relational,
     Structure,
     drawn_vertices,
     keys_of,
-    paper,
     sample_mean,
     standard_normal,
     unlinked,
 )
-from arml.algorithms.conditioned import Embedder, Encoder, Head, Modulate, the_learned_head
+from arml.algorithms.conditioned import Embedder, Head, the_learned_head
 from arml.algorithms.method import Changes
 from arml.core.checks import AboveZero, Size, classes_only
 from arml.core.episodes import Examples, Problem
@@ -71,7 +69,7 @@ from arml.nn.heads import (
     headless,
     units,
 )
-from arml.nn.modulation import Gate, film
+from arml.nn.modulation import film
 from arml.nn.networks import BaseNetwork, filmed, uniform, widths, with_body
 
 # The encoder: a task's code is its weight of each vertex.
@@ -223,18 +221,6 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
     return replace(net, body=filmed(net.body, map(film, taus)))
 
 
-class CodeThenReading(eqx.Module):
-    """Tailors by the paper's gates, Eq. (10), and then by the templates."""
-
-    gate: Gate
-    templates: Modulate
-
-    def __call__(self, net: BaseNetwork, code: Float[Array, " both"]) -> BaseNetwork:
-        own, weights = jnp.split(code, [len(self.gate.dense.weight)])
-        tailored: BaseNetwork = self.templates(self.gate(net, own), weights)
-        return tailored
-
-
 # The learner.
 
 
@@ -243,9 +229,6 @@ class ExtendedARML(ARML):
     `choose` may replace the weights of the vertices by those of the evidence."""
 
     choose: "Choose | None" = None
-    paper: Relational | None = None
-    """The paper's encoder, whose code comes before the weights of the vertices; None if there is
-    only `encode`."""
     reads_features: bool = eqx.field(static=True, default=False)
     """Whether the encoder reads the base network's features, and not the inputs."""
 
@@ -257,19 +240,7 @@ class ExtendedARML(ARML):
 
     def coded(self, support: Examples) -> tuple[Code, Penalty]:
         code, penalty = self.encode(self.look(support))
-        if self.choose is not None:
-            code = self.choose(self, support, code)
-        if self.paper is None:
-            return code, penalty
-        own, more = self.paper(support)
-        return jnp.concatenate([own, code]), penalty + more
-
-    @property
-    def weights_at(self) -> int | None:
-        """The index of the first vertex's weight in a code; None if no vertex has a template."""
-        if isinstance(self.modulate, CodeThenReading):
-            return len(self.modulate.gate.dense.weight)
-        return 0 if isinstance(self.modulate, Templates) else None
+        return (code if self.choose is None else self.choose(self, support, code)), penalty
 
     def embedding(self) -> Callable[[Array], Embedding] | None:
         if self.problem.kind == "regression":
@@ -365,11 +336,10 @@ class ExtendedARMLOptions(InnerOptions):
     """Weights of the vertices: from the distances to the prototypes (`place`), or also from the
     probability of the support set under the network of each vertex (`evidence`: for regression,
     the gates `layers` and `weights`, and the head `ridge`)."""
-    gate: Literal["templates", "code", "both", "layers", "weights"] = "templates"
-    """Modulation of the network. `templates`: each vertex has a scale and a shift of every unit. In
-    classification `code`: the gates of the paper, Eq. (2) to (10); `both`: these, and then the
-    templates. In regression `layers`: each vertex has layers that make scales and shifts from the
-    mean prototype; `weights`: also an offset of every weight."""
+    gate: Literal["templates", "layers", "weights"] = "templates"
+    """Modulation of the network. `templates`: each vertex has a scale and a shift of every unit.
+    In regression `layers`: each vertex has layers that make scales and shifts from the mean
+    prototype; `weights`: also an offset of every weight."""
     mu: Annotated[float, Meta(ge=0, le=1_000)] = 0.1
     """Weight of the negative log-likelihood of the prototypes given the vertices."""
     gamma_s: AboveZero = 1.0
@@ -409,9 +379,7 @@ class ExtendedARMLOptions(InnerOptions):
         elif self.head != "learned":
             learned, head = headless(body), PrototypeHead(jnp.float32(HEAD_SCALE), problem.outputs)
         own = self.width if self.own else 0
-        size = own + self.vertices
-        encode: Encoder = self.encoder(body, problem, keys)
-        modulate: Modulate = Templates.drawn(
+        modulate = Templates.drawn(
             learned,
             self.vertices,
             features,
@@ -419,28 +387,18 @@ class ExtendedARMLOptions(InnerOptions):
             offsets=self.gate == "weights",
             key=keys["gate"],
         )
-        relational = None
-        if self.gate in ("code", "both"):
-            options = replace(paper(problem), vertices=self.vertices)
-            relational, size = options.encoder(problem, keys), options.width * 2
-            gate: Any = options.modulation(learned, size, problem, keys)
-            if self.gate == "both":
-                modulate, size = CodeThenReading(gate, modulate), size + self.vertices
-            else:
-                encode, modulate, relational = relational, gate, None
         # Learned rates have the structure of the network that descends.
-        start = modulate(learned, jnp.zeros(size, jnp.float32))
+        start = modulate(learned, jnp.zeros(own + self.vertices, jnp.float32))
         start = replace(start, head=body.head)
         return ExtendedARML(
             net=learned,
-            encode=encode,
+            encode=self.encoder(body, problem, keys),
             modulate=modulate,
             inner=self.descent(start),
             problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
-            paper=relational,
-            reads_features=problem.kind == "classification" and self.gate != "code",
+            reads_features=problem.kind == "classification",
         )
 
     def encoder(
@@ -478,16 +436,14 @@ class ExtendedARMLOptions(InnerOptions):
 def extended(problem: Problem) -> ExtendedARMLOptions:
     """Our presets.
 
-    On pictures the paper's gates tailor the body of the network to the task's code, Eq. (2) to
-    (10), and then templates do. The head is made from the prototypes of the tailored body, with a
-    learned scale, and one inner step on body and head follows, Eq. (1). For regression every vertex
-    has a network, ridge regression finds its head, and the evidence sets the weights of the
-    vertices. For other tasks see `with_templates`.
+    In classification each vertex has a modulation of the whole network. A task reads the vertices
+    by the spread of its features within and between classes, and the nearest prototype classifies.
+    With one example of each class there is no spread, and all tasks read the same vertices. For
+    regression every vertex has a network, ridge regression finds its head, and the evidence sets
+    the weights of the vertices.
     """
-    if problem.form.like == "pictures":
-        return replace(with_templates(problem), gate="both", inner_steps=1)
     if problem.kind == "classification":
-        return with_templates(problem)
+        return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
     return replace(
         with_own_layers(problem),
         inner_steps=0,
@@ -497,13 +453,6 @@ def extended(problem: Problem) -> ExtendedARMLOptions:
         vertices=8,
         gamma_s=64**0.5,  # distances are large in many dimensions: less would read one vertex
     )
-
-
-def with_templates(problem: Problem) -> ExtendedARMLOptions:
-    """In classification each vertex has a modulation of the whole network. A task reads vertices by
-    the spread of its features within and between classes, and the nearest prototype classifies.
-    With one example of each class there is no spread, and all tasks read the same vertices."""
-    return ExtendedARMLOptions(inner_rate=0.05, inner_steps=0, head="prototypes", gamma_s=0.5)
 
 
 def with_own_layers(problem: Problem) -> ExtendedARMLOptions:
@@ -519,7 +468,7 @@ _EXTENDED_ARML = replace(
     kind="arml",
     options_class=ExtendedARMLOptions,
     title="ARML, extended",
-    about="ARML, extended by us: gates and templates for pictures, evidence for regression.",
+    about="ARML, extended by us: templates for pictures and vectors, evidence for regression.",
     paper=f"ours, after {ARML_PAPER.paper}",
     preset=extended,
     variants={},
@@ -534,15 +483,6 @@ _EXTENDED_ARML = replace(
 )
 METHODS = (
     _EXTENDED_ARML,
-    replace(
-        _EXTENDED_ARML,
-        name="arml-templates",
-        title="ARML, templates",
-        about="ARML whose vertices have scales and shifts of the network's units.",
-        kinds=("classification",),
-        preset=with_templates,
-        settings={},
-    ),
     replace(
         _EXTENDED_ARML,
         name="arml-layers",

@@ -147,19 +147,29 @@ class Setting:
 
 
 def prepared(
-    store: str, description: str, steps: int, *traits: str, size: int = 84, rate: float = 0.001
+    store: str,
+    description: str,
+    steps: int,
+    *traits: str,
+    size: int = 84,
+    augment: bool = False,
+    **outer: Any,
 ) -> Setting:
     """A benchmark that `arml data prepare` made, as in the paper: 5-way 1-shot, 15 queries, 84 px,
     Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate. `steps` is the
-    authors' number of outer steps for Plain- and Art-Multi, and MAML's for miniImageNet."""
-    outer = OuterOptions(outer_rate=rate)
+    authors' number of outer steps for Plain- and Art-Multi, and MAML's for miniImageNet; `outer`
+    are options of Adam."""
     return Setting(
         store,
         replace(BENCHMARK, features=(size, size, 3)),
         description,
-        StoreOptions(store=store, size=size),
+        StoreOptions(store=store, size=size, augment=augment),
         traits,
-        {"outer": outer, "steps": steps, "validate_every": min(1_000, steps // 10)},
+        {
+            "outer": OuterOptions(**outer),
+            "steps": steps,
+            "validate_every": min(1_000, steps // 10),
+        },
     )
 
 
@@ -218,7 +228,10 @@ OWN_SETTINGS = {
             5_000,
             *_SMALL_IMAGES,
             size=32,
-            rate=0.003,
+            augment=True,
+            outer_rate=0.003,
+            schedule="cosine",
+            average=0.2,
         ),
     )
 }

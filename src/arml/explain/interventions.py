@@ -81,15 +81,14 @@ def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chun
     encoder: PyTree = learner.encode
     graph: MetaKnowledgeGraph = encoder.graph
 
-    at = learner.weights_at if isinstance(learner, ExtendedARML) else None
-
     def coded(changed: MetaKnowledgeGraph, removed: int = -1) -> np.ndarray:
         given = eqx.tree_at(lambda m: m.encode.graph, learner, changed)
         if removed >= 0 and isinstance(learner, ExtendedARML) and learner.choose is not None:
             given = without_vertex(learner, removed)
         found = concatenated(look(code_of, given))[0]
-        if removed >= 0 and at is not None:  # the weights in the code weigh the vertices' templates
-            found = np.insert(found, at + removed, 0.0, axis=1)
+        if removed >= 0 and isinstance(learner, ExtendedARML):
+            # The code begins with the weights of the vertices, which weigh their templates.
+            found = np.insert(found, removed, 0.0, axis=1)
         return found
 
     codes, families = concatenated(look(code_of, learner))
