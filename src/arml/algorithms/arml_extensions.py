@@ -225,16 +225,15 @@ def _made(net: BaseNetwork, taus: tuple[Float[Array, " _"], ...], offsets: PyTre
 
 
 class ExtendedARML(ARML):
-    """ARML whose head is made from the task's examples, or whose vertices have modulations.
+    """ARML whose vertices have modulations. Its head may be made from the task's examples, and
     `choose` may replace the weights of the vertices by those of the evidence."""
 
     choose: "Choose | None" = None
-    reads_features: bool = eqx.field(static=True, default=False)
-    """Whether the encoder reads the base network's features, and not the inputs."""
 
     def look(self, support: Examples) -> Examples:
-        """The encoder's input. No gradient passes through the network's features."""
-        if not self.reads_features:
+        """The encoder's input: in classification the base network's features, without a gradient
+        to them."""
+        if self.problem.kind == "regression":
             return support
         return Examples(jax.lax.stop_gradient(self.net.body(support.x)), support.y)
 
@@ -361,7 +360,7 @@ class ExtendedARMLOptions(InnerOptions):
     @property
     def own(self) -> bool:
         """Whether the modulation reads the task's own code beside the reading."""
-        return self.gate in ("layers", "weights")
+        return self.gate != "templates"
 
     def build(self, net: Network, problem: Problem, *, key: PRNGKeyArray) -> ExtendedARML:
         if self.head == "prototypes":
@@ -398,7 +397,6 @@ class ExtendedARMLOptions(InnerOptions):
             problem=problem,
             head=head,
             choose=Evidence.initial() if self.read_by == "evidence" else None,
-            reads_features=problem.kind == "classification",
         )
 
     def encoder(

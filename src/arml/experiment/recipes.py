@@ -156,9 +156,9 @@ def prepared(
     **outer: Any,
 ) -> Setting:
     """A benchmark that `arml data prepare` made, as in the paper: 5-way 1-shot, 15 queries, 84 px,
-    Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate. `steps` is the
-    authors' number of outer steps for Plain- and Art-Multi, and MAML's for miniImageNet; `outer`
-    are options of Adam."""
+    Conv-4 with 32 filters, batch 4, 5 inner steps, Adam with a constant rate unless `outer`, its
+    options, has another. `steps` is the authors' number of outer steps for Plain- and Art-Multi,
+    and MAML's for miniImageNet. `augment` varies the training pictures."""
     return Setting(
         store,
         replace(BENCHMARK, features=(size, size, 3)),
