@@ -69,7 +69,7 @@ METHODS: dict[str, Method] = {
     ),
     "first-order-maml": Method("regression2d starter", 0.0008, 0.6),
     "anil": Method("regression2d starter", 0.0003, 0.4),
-    "arml": Method("regression2d starter real", 0.0085, 0.6, "-"),
+    "arml": Method("regression2d starter real", 0.0085, 0.3, "-"),
     "proto-maml": Method("starter real", images=1.1),
     # Of these no run of the study is kept yet, and their times are guesses.
     "r2d2": Method("regression2d starter"),
@@ -92,8 +92,8 @@ SEARCHED: dict[str, tuple[str, dict[str, Any]]] = {
 AS_TRAINED = {"protonet": "protonet-published"}
 """The recipes of the runs that have these names, where the method's own recipe is a newer one."""
 RATES = Path(__file__).parent / "results" / "rates.json"
-TRIALS: list[dict[str, Any]] = read_json(RATES)["trials"] if RATES.is_file() else []
-"""The trials of `study.rates` that are finished."""
+FOUND: dict[str, list[Any]] = read_json(RATES)
+"""The trials of `study.rates` that are finished, and the methods whose search is."""
 SEVERAL = {"real-four-1shot": 5}
 """Their trainings where these are not three: five are the fewest that decide a claim."""
 SLOW = 0.015
@@ -255,11 +255,10 @@ def row_of(place: str, method: str, scale: Scale, seeds: int = 0) -> Row:
     return Row(arml.ALGORITHMS[method].title, made, known, seeds=seeds)
 
 
-def training_of(rate: float, schedule: str, augment: bool) -> dict[str, dict[str, Any]]:
-    """The options of the outer loop and of the training tasks. Where the rate falls, the weights of
+def training_of(rate: float, augment: bool) -> dict[str, dict[str, Any]]:
+    """The options of the outer loop and of the training tasks: the rate falls, and the weights of
     the last fifth are averaged."""
-    average = 0.2 if schedule == "cosine" else 0.0
-    outer = {"outer_rate": rate, "schedule": schedule, "average": average, "warmup": 0.0}
+    outer = {"outer_rate": rate, "schedule": "cosine", "average": 0.2, "warmup": 0.0}
     return {"outer": outer, "tasks": {"augment": augment}}
 
 
@@ -321,27 +320,25 @@ def specialists(place: str, scale: Scale) -> Rows:
 
 
 def searched(place: str, scale: Scale) -> Rows:
-    """Methods with the outer optimiser that `study.rates` found best for each, and with augmented
-    pictures where these are better. A method whose search is not finished has no row."""
-    rows, shots = [], PLACES[place].shots
-    for name, (recipe, options) in SEARCHED.items():
-        found = [t for t in TRIALS if (t["method"], t["shots"]) == (name, shots)]
-        if not any(t["augment"] for t in found):  # the last trial
-            continue
-        best = max(found, key=lambda t: t["accuracy"])
+    """Methods trained alike: augmented pictures, averaged weights, and a rate that falls from the
+    one that `study.rates` found best for each at one shot. A method whose search is not finished
+    has no row."""
+    rows = []
+    for name in FOUND["finished"]:
+        recipe, options = SEARCHED[name]
+        found = [trial for trial in FOUND["trials"] if trial["method"] == name]
+        rate = max(found, key=lambda trial: trial["accuracy"])["rate"]
         row = row_of(place, recipe, scale)
-        own = {"algorithm": options, **training_of(best["rate"], best["schedule"], best["augment"])}
-        steps = row.experiment.steps
-        named = replace(
-            row.experiment, recipe=f"{place}/{name}-searched", validate_every=steps // 4
-        )
-        made = changed(named, own)
+        looks = row.experiment.steps // 4
+        named = replace(row.experiment, recipe=f"{place}/{name}-searched", validate_every=looks)
+        made = changed(named, {"algorithm": options, **training_of(rate, augment=True)})
         label = row.label + (", learned scale" if name.startswith("scaled") else "")
         seeds = 1 if name in ("protonet", "maml") else 3
         rows.append(Row(label, made, seeds=seeds, turn=PLACES[place].turn + 1))
     about = (
-        "Each method has the outer rate, the schedule and the pictures (as they are, or augmented) "
-        "that were best for it after 1,000 steps on validation tasks (`python -m study.rates`)."
+        "Each method is trained with augmented pictures, averaged weights and an outer rate that "
+        "falls from the one that was best for it after 1,000 steps at one shot, on validation "
+        "tasks (`python -m study.rates`)."
     )
     return Rows(rows, about)
 
@@ -564,8 +561,6 @@ BENCHMARKS = (
     "normalisation-plain-multi-5shot",
 )
 """Tables that need `arml data prepare`."""
-SEARCHED_SHOTS = sorted({trial["shots"] for trial in TRIALS if trial["augment"]})
-"""The numbers of shots for which the search of a method is finished."""
 PICTURES = (
     "real-four-1shot-start",
     "specialists-real-four-1shot-start",
@@ -578,7 +573,7 @@ PICTURES = (
     "real-four-5shot",
     "mini-imagenet-5shot",
     "mini-imagenet-1shot-gpu",
-    *(f"searched-real-four-{n}shot{end}" for n in SEARCHED_SHOTS for end in ("-start", "")),
+    *(f"searched-real-four-{n}shot{end}" for n in (1, 5) for end in ("-start", "")),
 )
 """Tables that need `arml data prepare real-four` and `mini-imagenet`."""
 SMOKE = ("regression2d", "ablations-regression2d")

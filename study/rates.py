@@ -1,15 +1,14 @@
-"""One equal search of the outer optimiser for methods on real pictures, by validation tasks.
+"""One equal search of the outer rate for methods on real pictures, by validation tasks.
 
-    python -m study.rates                       # one shot; resumable, in runs/rates and the result
-    python -m study.rates --shots 5             # the two best of one shot
+    python -m study.rates                       # resumable, in runs/rates and the result
     python -m study.rates maml protonet         # some methods, so that several processes share it
     python -m study.rates --collect             # write results/rates.json of what is finished
 
-Each method is trained for 1,000 steps with an outer rate of 0.003, then with the next lower and the
-next higher one, until neither neighbour of the best is better. A rate falls as half a cosine while
-the weights of the last fifth are averaged; the best is also held constant. The two best at one shot
-are trained at five shots. The best at each number of shots is then trained once more with augmented
-pictures. 1,000 validation tasks choose; no test task is drawn.
+Each method is trained for 1,000 steps at one shot with an outer rate of 0.003, then with the next
+lower and the next higher one, until neither neighbour of the best is better. The rate falls as half
+a cosine, and the weights of the last fifth are averaged. 1,000 validation tasks choose; no test
+task is drawn. So short a training does not show which pictures and schedules are best for a long
+one, because these methods overfit later; all are therefore trained alike (`study.plan.searched`).
 """
 
 import json
@@ -17,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import tyro
 from tyro.conf import Positional
@@ -26,7 +24,7 @@ import arml
 from arml.experiment.recipes import changed
 from arml.results.files import Json, read_json, write_json
 from arml.training.provenance import commit
-from study.plan import RATES, SEARCHED, TRIALS, training_of
+from study.plan import FOUND, RATES, SEARCHED, training_of
 
 OUT = Path("runs/rates")
 OUTER_RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)
@@ -39,21 +37,17 @@ class Trial:
     """One training of the search."""
 
     method: str
-    shots: int
     rate: float
-    schedule: Literal["constant", "cosine"]
-    augment: bool = False
 
     @property
     def name(self) -> str:
-        varied = "-augmented" if self.augment else ""
-        return f"{self.method}-{self.shots}shot-{self.rate:g}-{self.schedule}{varied}"
+        return f"{self.method}-{self.rate:g}"
 
     @property
     def experiment(self) -> arml.Experiment:
         recipe, options = SEARCHED[self.method]
-        made = arml.recipe(f"real-four/{recipe}", shots=self.shots)
-        parts = {"algorithm": options, **training_of(self.rate, self.schedule, self.augment)}
+        made = arml.recipe(f"real-four/{recipe}", shots=1)
+        parts = {"algorithm": options, **training_of(self.rate, augment=False)}
         return replace(
             changed(made, parts),
             recipe=f"rates/{self.name}",
@@ -69,7 +63,7 @@ class Trial:
         """What a finished training found, in its folder or in the result; None if it is not
         finished."""
         file = OUT / self.name / "found.json"
-        known = [read_json(file)] if file.is_file() else TRIALS
+        known = [read_json(file)] if file.is_file() else FOUND["trials"]
         wanted = {**vars(self), "steps": STEPS}.items()
         return next((t for t in known if wanted <= t.items()), None)
 
@@ -96,49 +90,34 @@ class Trial:
         return float(looks[-1][1])
 
 
-def search(method: str, shots: int) -> Iterator[Trial]:
+def search(method: str) -> Iterator[Trial]:
     """The trials of a method, in order; each is finished before the next one is chosen."""
-    if shots == 1:
-        new, tried = [Trial(method, shots, FIRST_RATE, "cosine")], list[Trial]()
-        while new:
-            yield from new
-            tried += new
-            best = max(tried, key=Trial.carry_out)
-            at = OUTER_RATES.index(best.rate)
-            near = [replace(best, rate=rate) for rate in OUTER_RATES[max(0, at - 1) : at + 2]]
-            new = [trial for trial in near if trial not in tried]
-        constant = replace(best, schedule="constant")
-        yield constant
-        tried.append(constant)
-    else:
-        known = [t for t in search(method, 1) if not t.augment]
-        ranked = sorted(known, key=Trial.carry_out, reverse=True)
-        tried = [replace(t, shots=shots) for t in ranked[:2]]
-        yield from tried
-    yield replace(max(tried, key=Trial.carry_out), augment=True)
-
-
-def finished(method: str, shots: int) -> Iterator[Trial]:
-    """The finished trials, up to the first one that is not."""
-    for trial in search(method, shots):
-        if trial.found is None:
-            return
-        yield trial
+    new, tried = [Trial(method, FIRST_RATE)], list[Trial]()
+    while new:
+        yield from new
+        tried += new
+        best = max(tried, key=Trial.carry_out)
+        at = OUTER_RATES.index(best.rate)
+        near = [replace(best, rate=rate) for rate in OUTER_RATES[max(0, at - 1) : at + 2]]
+        new = [trial for trial in near if trial not in tried]
 
 
 def collect() -> None:
     """Write the finished trials to `results/rates.json`."""
-    rows = []
+    rows, over = [], []
     for method in SEARCHED:
-        for shots in (1, 5):
-            if shots == 5 and not any(trial.augment for trial in finished(method, 1)):
-                continue
-            rows += [{**vars(t), **(t.found or {})} for t in finished(method, shots)]
+        for trial in search(method):
+            if trial.found is None:
+                break
+            rows.append(trial.found)
+        else:
+            over.append(method)
     content = {
         "command": "python -m study.rates",
         "commit": commit(),
         "steps": STEPS,
         "validation_tasks": TASKS,
+        "finished": over,
         "trials": rows,
     }
     RATES.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -146,12 +125,10 @@ def collect() -> None:
 
 @dataclass(frozen=True)
 class Options:
-    """Search the outer rate and schedule of methods on four families of real pictures."""
+    """Search the outer rate of methods on four families of real pictures."""
 
     methods: Positional[tuple[str, ...]] = ()
     """Methods; all if none is named."""
-    shots: int = 1
-    """1 or 5."""
     collect: bool = False
     """Write what is finished, and train nothing."""
 
@@ -162,7 +139,7 @@ def main() -> int:
         collect()
         return 0
     for method in options.methods or SEARCHED:
-        for trial in search(method, options.shots):
+        for trial in search(method):
             trial.carry_out()
     return 0
 
