@@ -16,7 +16,7 @@ DATA_HELP = """usage: arml data ACTION [OPTIONS]
 The benchmarks' data sets, prepared once.
 
 actions:
-  list     List the data sets: size, licence, and whether each is prepared here
+  list     List the data sets: size, archives, and whether each is prepared here
   prepare  Make a data set from the archives of its publisher
 
 `arml data ACTION --help` lists an action's options."""

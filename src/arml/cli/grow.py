@@ -14,7 +14,7 @@ from arml.results.scores import format_score
 
 @dataclass(frozen=True)
 class GrowOptions:
-    """Teach a trained learner new families of tasks; it does not forget the known ones.
+    """Teach a trained learner new families of tasks, if the known ones lose no more than 2 points.
 
     The old learner does not change. The new one is a run folder for `arml adapt`, `evaluate`,
     `explain` and `report`. It is accepted only if it is better on held-out classes of each new
