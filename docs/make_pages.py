@@ -19,6 +19,11 @@ from arml.experiment.options import IMAGES, REGRESSION
 from arml.experiment.recipes import RECIPES
 
 LIST = Path(__file__).parent / "methods.md"
+DESCRIBED_IN = {
+    "imaml": "arml.algorithms.imaml",
+    "maml++": "arml.algorithms.maml_plus_plus",
+}
+"""The module whose docstring describes a method, where another one has its options."""
 
 
 def options_of(name: str) -> Any:
@@ -102,7 +107,8 @@ def index() -> str:
     for module, names in of_modules().items():
         for name in names:
             known = ALGORITHMS[name]
-            link = f"[`{name}`](../src/{module.replace('.', '/')}.py)"
+            file = DESCRIBED_IN.get(name, module).replace(".", "/")
+            link = f"[`{name}`](../src/{file}.py)"
             kinds = ("regression", "classification")
             marks = " | ".join("yes" if kind in known.kinds else "" for kind in kinds)
             lines.append(f"| {link} | {known.about} | {known.paper} | {marks} |")

@@ -238,7 +238,7 @@ def interventions() -> str:
         if not found or learner.startswith("shipped-"):  # those are runs that are in the list, too
             continue
         scale = 100 if found["metric"] == "accuracy" else 1
-        parts = {"links": found["links"], **found.get("use", {})}
+        parts = {**found, **found.get("use", {})}
         vertices = [entry["all"] for entry in found["vertices"]]
         worst = max(vertices, key=lambda entry: entry["mean"] or 0.0)
         cells = [_loss(worst, scale)]

@@ -337,8 +337,8 @@ def searched(place: str, scale: Scale) -> Rows:
         rows.append(Row(label, made, seeds=seeds, turn=PLACES[place].turn + 1))
     about = (
         "Each method is trained with augmented pictures, averaged weights and an outer rate that "
-        "falls from the one that was best for it after 1,000 steps at one shot, on validation "
-        "tasks (`python -m study.rates`)."
+        "falls from the one that was best for it on validation tasks at one shot, after 1,000 "
+        "steps on pictures as they are (`python -m study.rates`)."
     )
     return Rows(rows, about)
 

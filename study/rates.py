@@ -6,9 +6,10 @@
 
 Each method is trained for 1,000 steps at one shot with an outer rate of 0.003, then with the next
 lower and the next higher one, until neither neighbour of the best is better. The rate falls as half
-a cosine, and the weights of the last fifth are averaged. 1,000 validation tasks choose; no test
-task is drawn. So short a training does not show which pictures and schedules are best for a long
-one, because these methods overfit later; all are therefore trained alike (`study.plan.searched`).
+a cosine, the weights of the last fifth are averaged, and pictures are not augmented. 1,000
+validation tasks choose; no test task is drawn. So short a training does not show which pictures and
+schedules are best for a long one, because these methods overfit later; all are therefore trained
+alike (`study.plan.searched`).
 """
 
 import json
@@ -23,6 +24,7 @@ from tyro.conf import Positional
 import arml
 from arml.experiment.recipes import changed
 from arml.results.files import Json, read_json, write_json
+from arml.training.fit import NotFiniteError
 from arml.training.provenance import commit
 from study.plan import FOUND, RATES, SEARCHED, training_of
 
@@ -72,8 +74,12 @@ class Trial:
         if (known := self.found) is not None:
             return float(known["accuracy"])
         folder = OUT / self.name
-        arml.run(self.experiment, folder)
-        run = arml.Run(folder)
+        try:
+            run = arml.run(self.experiment, folder)
+        except NotFiniteError as error:
+            print(f"{self.name}: {error}", flush=True)
+            write_json(folder / "found.json", {**vars(self), "steps": STEPS, "accuracy": 0.0})
+            return 0.0
         looks = [[m["step"], m["validation"]] for m in run.metrics if "validation" in m]
         write_json(
             folder / "found.json",
@@ -138,6 +144,8 @@ def main() -> int:
     if options.collect:
         collect()
         return 0
+    if unknown := [method for method in options.methods if method not in SEARCHED]:
+        sys.exit(f"expected methods among {', '.join(SEARCHED)}, got {unknown[0]!r}")
     for method in options.methods or SEARCHED:
         for trial in search(method):
             trial.carry_out()

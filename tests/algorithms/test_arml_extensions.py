@@ -185,8 +185,9 @@ def test_a_vertex_that_none_reads_can_be_taken_out():
     made = eqx.tree_at(lambda m: m.modulate, made, perturbed(made.modulate))
     far = made.encode.graph.vertices.at[2].set(100.0)
     made = eqx.tree_at(lambda m: m.encode.graph.vertices, made, far)
-    lost = interventions(made, Blobs(problem), n=4, chunk=4)["vertices"]
-    assert lost[2]["all"]["mean"] == 0
+    lost = interventions(made, Blobs(problem), n=4, chunk=4)
+    assert lost["vertices"][2]["all"]["mean"] == 0
+    assert "links" not in lost  # its vertices have none
     found = explained(made, Blobs(problem), n=4, chunk=4)
     assert found["prototype_names"] == ["spread"]
     np.testing.assert_allclose(np.sum(found["average"]["blobs"]["mean"]), 1, rtol=1e-4)
@@ -203,6 +204,12 @@ def test_a_vertex_that_none_reads_can_be_taken_out():
         ({"head": "learned"}, REGRESSION, "the head ridge, got weights and learned"),
         ({}, VECTORS, "the head ridge with .* needs regression tasks"),
         ({"head": "prototypes", "read_by": "place"}, REGRESSION, "needs classification"),
+        (
+            {"head": "learned", "read_by": "place", "gate": "templates"},
+            VECTORS,
+            "needs inner steps, because the classes of a task have a random order",
+        ),
+        ({"learn_rates": True}, REGRESSION, "learn_rates needs inner steps, got inner_steps 0"),
     ],
 )
 def test_options_that_do_not_suit_the_problem_are_refused(change, problem, words):

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arml.core.episodes import Task
+from arml.core.episodes import Problem, Task
 from arml.datasets.folders import ImageFamily
+from arml.experiment.contract import Blobs
 from arml.tasks.images import (
     MIRROR_LOSS,
+    SHOTS_STREAM,
+    VARY_STREAM,
     Augmented,
     Disk,
     ImageEpisodes,
@@ -23,7 +26,9 @@ from arml.tasks.images import (
     mirror_loss,
     varied,
 )
+from arml.tasks.options import VectorsOptions
 from arml.tasks.splits import EpisodeOptions
+from arml.training.fit import DROP_STREAM
 
 COUNTS = {"few": [4, 5, 6, 4, 9], "many": [5, 4, 12, 7, 4, 4, 30, 4, 6]}
 """Images of each class; the families and the classes differ in size."""
@@ -176,6 +181,24 @@ def test_augmented_pictures_are_shifted_and_mirrored_where_a_mirror_keeps_the_cl
     plain, task = (t.sample(jax.random.key(5)) for t in (tasks, other))
     np.testing.assert_array_equal(plain.classes, task.classes)
     np.testing.assert_array_equal(plain.query.y, task.query.y)
+
+
+def test_features_cannot_be_augmented():
+    with pytest.raises(ValueError, match=r"augment varies pictures.* leave --augment out"):
+        VectorsOptions(data=("features",), augment=True).check()
+    tasks = Blobs(Problem("classification", (3,), 2, 1, 1))
+    with pytest.raises(ValueError, match=r"has the shape \(3,\): leave --augment out"):
+        VectorsOptions(augment=True).varied(tasks, list)
+
+
+def test_a_stream_of_a_key_is_no_key_that_a_split_gives():
+    """`fold_in(key, i)` equals `split(key, n)[i]`, so small numbers would give a key twice."""
+    key, streams = jax.random.key(0), (SHOTS_STREAM, VARY_STREAM, DROP_STREAM)
+    split = jax.random.key_data(jax.random.split(key, 10_000))
+    folded = jax.vmap(lambda i: jax.random.key_data(jax.random.fold_in(key, i)))
+    np.testing.assert_array_equal(split, folded(jnp.arange(10_000)))
+    assert len(set(streams)) == 3
+    assert min(streams) > 2**30
 
 
 def test_a_mirror_keeps_the_classes_of_symmetric_pictures_alone():

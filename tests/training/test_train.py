@@ -9,11 +9,14 @@ import numpy as np
 import optax
 import pytest
 
+import arml
 from arml.algorithms.maml import MAMLOptions
 from arml.algorithms.mumomaml import MUMOMAMLOptions
+from arml.core.episodes import Problem
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
-from arml.training.fit import OuterOptions, TrainState, compiled, make_step, start
+from arml.training.fit import NotFiniteError, OuterOptions, TrainState, compiled, make_step, start
 from small import close
 
 TASKS = functions_2d(shots=4, queries=3)
@@ -73,10 +76,12 @@ def test_one_compiled_loop_equals_one_dispatch_a_step(optimiser):
     close(arrays(whole), arrays(state), rtol=1e-5, atol=1e-6)
 
 
-def test_averaged_weights_are_the_mean_of_the_last_half():
-    """The gradients are those without averaging, whose weights are averaged by hand."""
+@pytest.mark.parametrize("steps", [4, 5])
+def test_averaged_weights_are_the_mean_of_the_last_half(steps):
+    """The gradients are those without averaging, whose weights are averaged by hand. Of five steps
+    the last three count."""
     usual, whole = OuterOptions(outer_rate=0.01), OuterOptions(outer_rate=0.01, average=0.5)
-    steps, learners, states = 4, [], []
+    learners, states = [], []
     for outer in (usual, whole):
         optimiser = outer.build(steps)
         step = eqx.filter_jit(make_step(optimiser, batch=BATCH, key=KEY))
@@ -86,11 +91,20 @@ def test_averaged_weights_are_the_mean_of_the_last_half():
             learners.append(eqx.filter(state.learner, eqx.is_inexact_array))
         states.append(state)
     first, last = learners[:steps], learners[steps:]
-    mean = jax.tree.map(lambda a, b: (a + b) / 2, first[2], first[3])
-    ours = last[1], last[3], states[1].optimiser.newest
-    close(ours, (first[1], mean, first[3]), rtol=1e-4, atol=1e-6)
+    mean = jax.tree.map(lambda *some: sum(some) / len(some), *first[2:])
+    ours = last[1], last[-1], states[1].optimiser.newest
+    close(ours, (first[1], mean, first[-1]), rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="average must be"):
         replace(usual, average=1.5).check()
+
+
+def test_a_method_without_inner_steps_is_not_told_to_change_them():
+    tasks = Blobs(Problem("classification", (2,), 2, 1, 1), noise=1e30)
+    protonet = arml.build("protonet", tasks.problem, seed=0)
+    advice = r"lower outer_rate, or set the outer optimiser's clip to 10; start anew"
+    with pytest.raises(NotFiniteError, match=advice) as told:
+        arml.fit(protonet, tasks, steps=1, batch=1, outer=OuterOptions())
+    assert "inner" not in str(told.value)
 
 
 def test_a_start_can_be_made_twice_from_one_learner(optimiser):

@@ -1,6 +1,7 @@
 """Our extensions of ARML: each vertex has a modulation of the network, a task reads the vertices
-directly, and the head is made from the task's examples. In classification a task reads the vertices
-by the base network's features, in regression by an embedding of the pairs (x, y).
+directly, and the head is made from the task's examples (in `arml-layers` it is learned). In
+classification a task reads the vertices by the base network's features, in regression by an
+embedding of the pairs (x, y).
 
 **Modulations of vertices.** In `arml.py` one dense layer makes all gates from the task's code. Here
 each vertex has templates [2] (a scale and a shift of every unit), or layers that make these from
@@ -61,7 +62,6 @@ from arml.core.inner import InnerOptions
 from arml.core.learner import Code, Embedding, Network, Penalty
 from arml.nn.embeddings import Embed, embedding_of
 from arml.nn.heads import (
-    EXCEPTIONS,
     PrototypeHead,
     RidgeHead,
     Samples,
@@ -353,8 +353,9 @@ class ExtendedARMLOptions(InnerOptions):
         allowed = self.own and self.head == "ridge"
         if self.read_by == "evidence" and not allowed:
             raise ValueError(
-                "read_by evidence needs a gate of layers or weights and the head ridge, got "
-                f"{self.gate} and {self.head}: give --gate layers --head ridge, or --read-by place"
+                "read_by evidence is for regression, with a gate of layers or weights and the head "
+                f"ridge, got {self.gate} and {self.head}: give --gate layers --head ridge, or "
+                "--read-by place"
             )
 
     @property
@@ -369,6 +370,11 @@ class ExtendedARMLOptions(InnerOptions):
             raise ValueError(
                 f"the head {self.head} with the gate {self.gate} needs regression tasks, and these "
                 "are classification: use the head prototypes and the gate templates"
+            )
+        if problem.kind == "classification" and self.head == "learned" and not self.inner_steps:
+            raise ValueError(
+                "a learned head needs inner steps, because the classes of a task have a random "
+                "order; got inner_steps 0: give --head prototypes or --inner-steps 5"
             )
         body, keys = with_body(net, "ARML, extended,"), keys_of(key)
         features, learned = problem.features, body
@@ -472,12 +478,12 @@ _EXTENDED_ARML = replace(
     variants={},
     settings={
         "regression": {
-            **HE_AND_CLIP,
+            "network": {"init": "he"},
             "outer": {"clip": 10.0, "outer_rate": 0.002, "warmup": 0.02, "schedule": "cosine"},
         }
     },
     tune=("gamma_s", "mu"),
-    exceptions=EXCEPTIONS,
+    descends=False,
 )
 METHODS = (
     _EXTENDED_ARML,
@@ -488,6 +494,7 @@ METHODS = (
         about="ARML for regression whose vertices have layers, without evidence.",
         kinds=("regression",),
         preset=with_own_layers,
+        descends=True,
         settings={"regression": HE_AND_CLIP},
     ),
 )

@@ -23,7 +23,7 @@ from arml.core.checks import AboveZero, classes_only
 from arml.core.episodes import Examples, Problem
 from arml.core.inner import GradientDescent, InnerOptions, usual_rate
 from arml.core.learner import Adapted, Learner, Network
-from arml.nn.heads import EXCEPTIONS, PrototypeHead, headless
+from arml.nn.heads import PrototypeHead, headless
 from arml.nn.networks import BaseNetwork, with_body
 
 
@@ -38,7 +38,7 @@ class ProtoMAML(Learner):
     def adapt(self, support: Examples, *, key: PRNGKeyArray) -> Adapted:
         start = self.head(self.net, support)
         adapted = self.inner(lambda net: self.loss(net(support.x), support.y), start)
-        return Adapted(adapted.given(support.x))
+        return Adapted(adapted.given(support.x), net=adapted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,11 @@ METHODS = (
         paper="Triantafillou et al., ICLR 2020",
         preset=lambda problem: ProtoMAMLOptions(inner_rate=usual_rate(problem)),
         kinds=("classification",),
-        exceptions=EXCEPTIONS,
+        exceptions={
+            "test_adaptation_lowers_the_support_loss": (
+                "with one shot the prototypes are the examples, and the support loss starts at "
+                "rounding"
+            )
+        },
     ),
 )

@@ -28,7 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "Score a run on new tasks, or a predictor on labelled queries"),
     "adapt": ("adapt", "Learn a task from your own few examples, and predict"),
     "predict": ("adapt", "Predict with a saved predictor"),
-    "grow": ("grow", "Teach a trained learner new families, and check that it keeps the known ones"),
+    "grow": (
+        "grow",
+        "Teach a trained learner new families, if it keeps the known ones",
+    ),
     "app": ("export", "Serve a page on this machine to try a learner"),
     "export": ("export", "Write a learner as a folder to share, or a predictor as an ONNX file"),
     "explain": ("evaluate", "Draw figures of the inside of a run, such as ARML's graph"),

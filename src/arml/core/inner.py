@@ -87,6 +87,8 @@ class GradientDescent(eqx.Module):
 
     def __call__(self, loss: Callable[[N], Float[Array, ""]], start: N) -> N:
         """Descend on `loss(net)` from the network `start`; returns the adapted network."""
+        if not self.steps:
+            return start
         part, rest = split(start)
         small = all(array.ndim < 3 for array in jax.tree.leaves(part))
         if small and self.steps <= MAX_UNROLLED_STEPS:
@@ -193,6 +195,14 @@ class InnerOptions(Options):
     remat: bool = False
     """Recompute inner steps in the backward pass instead of storing them: memory of one step
     instead of all, for about one more forward pass."""
+
+    def check(self) -> None:
+        super().check()
+        if self.learn_rates and not self.inner_steps:
+            raise ValueError(
+                "learn_rates needs inner steps, got inner_steps 0: give --inner-steps 5, or leave "
+                "--learn-rates out"
+            )
 
     def descent(self, net: PyTree, rule: Rule | None = None) -> GradientDescent:
         """The inner loop for the base network `net`, by the learned `rule` if there is one."""

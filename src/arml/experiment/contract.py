@@ -431,7 +431,7 @@ def make(name: str, kind: Setup) -> Case:
     def build(key: PRNGKeyArray) -> MetaLearner:
         net_key, key = jax.random.split(key)
         learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
-        return with_steps(learner, kind.steps)
+        return with_steps(learner, kind.steps) if known.descends else learner
 
     return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends, known.exceptions)
 

@@ -294,14 +294,6 @@ NOISE_SHARE = 1e-6
 """The noise that a ridge head adds, as a share of the trace of the kernel."""
 
 
-EXCEPTIONS = {
-    "test_adaptation_lowers_the_support_loss": (
-        "with one shot the prototypes are the examples, and the support loss starts at rounding"
-    )
-}
-"""Exceptions from the contract tests, for methods whose head starts from prototypes."""
-
-
 def to_be_made(features: Float[Array, "*n units"]) -> Float[Array, "*n outputs"]:
     """The head of a network whose head is made for each task."""
     raise AssertionError("a network without a head predicts nothing")

@@ -6,7 +6,7 @@ function that predicts after adaptation to a task with the support inputs `x`; t
 whether that function uses them.
 
 `network` makes a base network from your own blocks and head. A method that modulates units
-(MUMOMAML, TADAM, ARML on pictures) acts on the blocks' outputs. MT-Net and LLAMA act on all
+(MUMOMAML, TADAM, `arml`) acts on the blocks' outputs. MT-Net and LLAMA act on all
 `Linear` and `Conv2d` layers in the network.
 """
 

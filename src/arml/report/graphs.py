@@ -141,7 +141,7 @@ def effect_figure(explain: JsonView) -> Figure:
     """The mean loss of each family by each intervention. Significant ones are bold."""
     found, families = explain["interventions"], ["all", *explain["families"]]
     entries = {f"V{i}": entry for i, entry in enumerate(found["vertices"])}
-    entries |= {"links": found["links"]}
+    entries |= {"links": found["links"]} if "links" in found else {}
     entries |= {
         short: found["use"][name] for name, short in CODE_LABELS.items() if name in found["use"]
     }

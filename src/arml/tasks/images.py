@@ -202,6 +202,11 @@ def device_room() -> int:
     return int(memory) // 4 if memory else 4 * 2**30 // jax.local_device_count()
 
 
+SHOTS_STREAM, VARY_STREAM = 0x73686F74, 0x76617279
+"""Folded into the key that draws a task. Small numbers would give the keys of its classes and
+pictures again, because `fold_in(key, i)` equals `split(key, n)[i]`."""
+
+
 class MixedShots(TaskDistribution):
     """Training tasks with k different support examples of each class, each `shots / k` times, where
     k is a random divisor of `shots`: class means and statistics are those of k shots."""
@@ -214,8 +219,7 @@ class MixedShots(TaskDistribution):
         # The key itself draws the examples, as in `tasks`.
         task, shots = self.tasks.sample(key), self.problem.shots
         divisors = jnp.asarray([k for k in range(1, shots + 1) if shots % k == 0])
-        _, key = jax.random.split(jax.random.fold_in(key, 1))
-        k = jax.random.choice(key, divisors)
+        k = jax.random.choice(jax.random.fold_in(key, SHOTS_STREAM), divisors)
         x = task.support.x.reshape(self.problem.outputs, shots, *task.support.x.shape[1:])
         x = x[:, jnp.arange(shots) % k].reshape(task.support.x.shape)
         return task._replace(support=task.support._replace(x=x))
@@ -223,8 +227,8 @@ class MixedShots(TaskDistribution):
 
 class Augmented(TaskDistribution):
     """Training tasks whose pictures are varied at random, each separately. All are shifted by up to
-    a tenth of their size, and the edge is repeated. In families that keep their classes in a mirror
-    (`mirrored`) half of them are mirrored, and brightness, contrast and colour change."""
+    about a tenth of their size, and the edge is repeated. In families that keep their classes in a
+    mirror (`mirrored`) half of them are mirrored, and brightness, contrast and colour change."""
 
     families: tuple[str, ...] = eqx.field(static=True)
     problem: Problem = eqx.field(static=True)
@@ -234,7 +238,7 @@ class Augmented(TaskDistribution):
     def sample(self, key: PRNGKeyArray) -> Task:
         # The key itself draws the examples, as in `tasks`.
         task = self.tasks.sample(key)
-        support_key, query_key = jax.random.split(jax.random.fold_in(key, 2))
+        support_key, query_key = jax.random.split(jax.random.fold_in(key, VARY_STREAM))
         mirror = self.mirrored[task.family]
         return task._replace(
             support=task.support._replace(x=varied(task.support.x, mirror, key=support_key)),

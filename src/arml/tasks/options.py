@@ -196,4 +196,6 @@ class VectorsOptions(EpisodeOptions, DataOptions):
                 "expected at least one folder of features, got none: make one with `arml features` "
                 "and give --data FOLDER..."
             )
+        if self.augment:
+            raise ValueError("augment varies pictures, and these are features: leave --augment out")
         super().check()

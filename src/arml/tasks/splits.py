@@ -178,6 +178,11 @@ class EpisodeOptions(Options):
         """Training tasks, with `augment` of pictures varied at random, and with `mixed_shots` also
         of fewer shots; `mirrored` is true for each family whose classes a mirror keeps."""
         if self.augment:
+            if not train.problem.spatial:
+                raise ValueError(
+                    f"augment varies pictures, and an input of these tasks has the shape "
+                    f"{train.problem.features}: leave --augment out"
+                )
             train = Augmented(train.families, train.problem, train, jnp.asarray(mirrored()))
         return MixedShots(train.families, train.problem, train) if self.mixed_shots else train
 

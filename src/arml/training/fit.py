@@ -43,7 +43,7 @@ from arml.core.checks import (
 )
 from arml.core.compilation import FEW_SECONDS, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
-from arml.core.inner import GradientDescent
+from arml.core.inner import GradientDescent, steps_of
 from arml.core.inputs import write_folder
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
@@ -181,7 +181,9 @@ class OuterOptions(Options):
             if factor != 1:
                 chain.append(optax.masked(optax.scale(factor), part))
         whole = optax.chain(*chain)
-        return averaged(whole, (1 - self.average) * steps) if self.average else whole
+        # Rounding may put a whole number just below itself.
+        first = jnp.floor((1 - self.average) * steps + 1e-3)
+        return averaged(whole, first) if self.average else whole
 
     def rate(self, steps: int | Array) -> Callable[[Array], Array] | float:
         """The step size at each of `steps` outer steps. It rises during the share `warmup` of them,
@@ -270,8 +272,9 @@ def task_keys(key: PRNGKeyArray, step: Int[Array, ""], batch: int) -> Array:
 
 
 Precision = Literal["float32", "bfloat16"]
-DROP_STREAM = 1
-"""Folded into the key of a task: the key for dropping numbers is not the key for adaptation."""
+DROP_STREAM = 0x64726F70
+"""Folded into the key of a task: the key for dropping numbers is none of the keys into which
+adaptation splits it (`split(key, n)[i]` equals `fold_in(key, i)`)."""
 
 
 def make_step(
@@ -555,7 +558,8 @@ def intervals(
             with one_blas_thread():
                 state, report = program((train, data, steps), state)
                 records = jax.tree.map(np.atleast_1d, report)  # waits for the steps
-                _check_finite(records, done, train, keys, options.outer)
+                descends = steps_of(state.learner) > 0
+                _check_finite(records, done, train, keys, options.outer, descends)
             done += len(records.loss)
             losses.append(records.loss)
             if alone and time.monotonic() - since > SLOW_STEP_SECONDS:
@@ -579,7 +583,12 @@ def intervals(
 
 
 def _check_finite(
-    records: Record, done: int, tasks: TaskDistribution, keys: Callable[..., Array], outer: Options
+    records: Record,
+    done: int,
+    tasks: TaskDistribution,
+    keys: Callable[..., Array],
+    outer: Options,
+    descends: bool,
 ) -> None:
     if records.finite.all():
         return
@@ -589,9 +598,12 @@ def _check_finite(
     where = f"the loss is not finite at step {done + first + 1}, {on}"
     if wrong := fault(tasks, keys(jnp.asarray(done + first))):
         raise ValueError(f"{where}: {wrong}")
-    clipped = getattr(outer, "clip", 0)
-    bound = "the method's inner_bound to 100" if clipped else "the outer optimiser's clip to 10"
-    raise NotFiniteError(f"{where}: lower inner_rate or outer_rate, or set {bound}; start anew")
+    advice = "lower inner_rate or outer_rate" if descends else "lower outer_rate"
+    if not getattr(outer, "clip", 0):
+        advice += ", or set the outer optimiser's clip to 10"
+    elif descends:
+        advice += ", or set the method's inner_bound to 100"
+    raise NotFiniteError(f"{where}: {advice}; start anew")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
