@@ -284,6 +284,7 @@ BLOCKS: dict[str, Callable[[Study], str]] = {
 REAL_BLOCKS: dict[str, Callable[[Study], str]] = {
     "four": lambda study: pictures.summary(study, "real-four-1shot"),
     "five": lambda study: pictures.summary(study, "real-four-5shot"),
+    "alike": pictures.alike,
     "minutes": lambda study: pictures.by_minute(study, "real-four-1shot"),
     "five-minutes": lambda study: pictures.by_minute(study, "real-four-5shot"),
     "reading": pictures.reading,

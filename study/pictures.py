@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from arml.report.curves import LINE_COLOURS, LINE_DASHES, heat, render, styled
 from arml.report.graphs import reading as shares_of
 from arml.report.tables import Cell, Line, Table, markdown, number
-from arml.report.verdicts import score_head
+from arml.report.verdicts import difference, score_head
 from arml.results.files import write_bytes
 from arml.results.scores import summary_of
 from study.claims import PAPER, Claim
@@ -67,12 +67,21 @@ def summary(study: Study, place: str) -> str:
     return "\n\n".join(found) or "Not yet run."
 
 
-def _summary(study: Study, table: StudyTable, place: str) -> str:
+def alike(study: Study) -> str:
+    """The methods that are trained alike by score, with differences from `arml`."""
+    tables = (study.table(f"searched-real-four-{n}shot{e}") for n in (1, 5) for e in ("", "-start"))
+    found = [_summary(study, t, t.name, against=True) for t in tables if t is not None and t.first]
+    return "\n\n".join(found) or "Not yet run."
+
+
+def _summary(study: Study, table: StudyTable, place: str, against: bool = False) -> str:
+    """With `against`, also the differences from the table's reference."""
     assert table.first is not None
     families = table.first["families"]
     several = families if len(families) > 1 else ()
     known = not several and any(table.paper(row) for row in table.rows)
     on_gpu = table.name.endswith("-gpu")
+    minus = {label: difference(found) for label, found in table.comparisons.items()}
     rows, missing, best = (
         [],
         [],
@@ -87,6 +96,7 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
         rows.append([
             row.label,
             *row.cells,
+            *([minus.get(row.label, "")] if against else []),
             *(number(row.family(name), "accuracy") for name in several),
             *([f"{paper.mean:.1f} ± {paper.ci95}" if paper else ""] if known else []),
             *([] if on_gpu else [f"{step * steps / 60:.0f}" if step else ""]),
@@ -100,7 +110,9 @@ def _summary(study: Study, table: StudyTable, place: str) -> str:
             cells = (number(value, "accuracy") for value in each)
             score = (number(mean["mean"], "accuracy"), f"± {number(mean['ci95'], 'accuracy')}", "1")
             rows.append([f"*four {label}s, one a family*", *score, *cells])
-    head = ["Method", *score_head("accuracy"), *(SHORT[name] for name in several)]
+    head = ["Method", *score_head("accuracy")]
+    head += [f"Minus {table.about['reference']}"] if against else []
+    head += [SHORT[name] for name in several]
     head += ["Paper, 60,000 steps"] if known else []
     head += [] if on_gpu else ["Minutes of a core"]
     steps = max(row.about["steps"] for row in table.rows)

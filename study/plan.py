@@ -186,7 +186,8 @@ class Place(NamedTuple):
 
 def real(shots: int, start: bool, turn: int) -> Place:
     """The four families of real pictures, all steps or the first 500."""
-    title = f"Birds, flowers, characters and objects, 5-way {shots}-shot"
+    steps = " in 500 steps" if start else ""
+    title = f"Birds, flowers, characters and objects{steps}, 5-way {shots}-shot"
     return Place("real-four", title, shots, 500 if start else None, turn=turn)
 
 
@@ -340,7 +341,7 @@ def searched(place: str, scale: Scale) -> Rows:
         "falls from the one that was best for it on validation tasks at one shot, after 1,000 "
         "steps on pictures as they are (`python -m study.rates`)."
     )
-    return Rows(rows, about)
+    return Rows(rows, about, arml.ALGORITHMS["arml"].title)
 
 
 def ablations(place: str, scale: Scale) -> Rows:
@@ -411,7 +412,7 @@ def normalisation(place: str, scale: Scale) -> Rows:
 KINDS: dict[str, tuple[str, Callable[[str, Scale], Rows]]] = {
     "": ("", main),
     "specialists": ("Specialists: ", specialists),
-    "searched": ("Searched alike: ", searched),
+    "searched": ("Trained alike: ", searched),
     "ablations": ("Ablations: ", ablations),
     "vertices": ("Number of vertices: ", vertices),
     "evidence": ("Does ARML with evidence need its vertices? ", evidence),
