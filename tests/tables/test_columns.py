@@ -226,7 +226,18 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=3 * i) for i in rang
         ),
         *(
             (name, [7 * i for i in range(N)], "by its name", True)
-            for name in ("Lfd. Nr.", "S.No", "ID Number", "#", "patient_id")
+            for name in ("Lfd. Nr.", "S.No", "ID Number", "#", "patient_id", "Kundennummer")
+        ),
+        *(
+            (name, [7 * max(i, 1) for i in range(N)], "by its name", True)  # one row is there twice
+            for name in (
+                "PatientenNr",
+                "case_number",
+                "Order",
+                "barcode",
+                "invoice no",
+                "sample_id",
+            )
         ),
     ],
 )
@@ -254,6 +265,16 @@ def test_row_numbers_of_a_file_some_of_whose_rows_are_no_examples():
     lines = [2, 3, 5, 8, 9, 10, 13, 14, 15]
     table = {"x": X[:9], "n": [line - 2 for line in lines]}
     assert "counts the rows" in schema_of(table, lines=lines).left_out["n"]
+
+
+def test_neighbours_that_are_alike_are_told_if_the_rows_are_sorted_by_class():
+    rng, y = np.random.default_rng(3), np.arange(40) // 20
+    walk, free = np.cumsum(rng.normal(size=(2, 40)), axis=1), rng.normal(size=40)
+    table = {"walk": walk[0], "other": walk[1], "free": free}
+    (hint,) = schema_of(table, y, keep=["walk", "other"]).hints
+    assert "neighbours are alike in 'walk', 'other': if they were recorded one after" in hint
+    assert schema_of(table, y[::-1] * 0 + np.arange(40) % 2).hints == ()
+    assert schema_of({"free": free, "size": free + 5 * y}, y).hints == ()
 
 
 # Ways to write cells.

@@ -27,9 +27,31 @@ def test_a_comma_is_a_decimal_sign_where_it_cannot_separate_thousands():
     assert cells("size;share\n1.087;0,5\n1.1;0,1\n")["size"] == ["1.087", "1.1"]
     with pytest.raises(ValueError, match=r"the comma of '1,250' in column 'cost' may separate"):
         cells("size\tcost\n1,5\t1,250\n1,250\t999\n")
+    prices = cells("cost;kind\n2.150;a\n2.240,50 €;b\n12;c\n")
+    assert prices == {"cost": ["2150", "2240.50 €", "12"], "kind": ["a", "b", "c"]}
+    with pytest.raises(ValueError, match=r"point of '2\.150' in column 'cost' may separate"):
+        cells("cost;kind\n2.150;a\n2.240,50;b\n1.5;c\n")
     for text in ("cost;share\n1.087;0,5\n867;0,1\n", "cost;x\n0,5;1\n1.050;1\n"):
         with pytest.raises(ValueError, match=r"point of '1\.0(87|50)' in column 'cost' may"):
             cells(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("0.72,a\n0.5,b\n", "0.72, a; if the first row is data, add a header above it"),
+        ("a y\n1 b\n", "a y; if that is more than one column, separate its cells by commas"),
+        ("a,b\n1,2\n", "name one with --target: a, b"),
+    ],
+)
+def test_a_target_that_is_not_there(text, advice):
+    with pytest.raises(ValueError, match=f"no column 'y' to predict; .*{advice}$"):
+        sheet_of(text, "t").answered("y", numbers=False)
+
+
+def test_empty_rows_between_others_are_named():
+    sheet = sheet_of("a,b\n1,x\n,\n\n2,y\n,\n,\n", "t")
+    assert sheet == ("t", {"a": ["1", "2"], "b": ["x", "y"]}, [2, 5], "t: left out empty rows: 3")
 
 
 def test_columns_without_a_name():
@@ -62,7 +84,7 @@ def test_the_letters_of_a_file(tmp_path, code):
     path = tmp_path / "t.csv"
     path.write_bytes("Größe;Preis\r\n1,5;1.250,50 €\r\n2;3,00 €\r\n".encode(code))
     sheet = read_sheet(path)
-    assert sheet.cells == {"Größe": ["1.5", "2"], "Preis": ["1.250,50 €", "3.00 €"]}
+    assert sheet.cells == {"Größe": ["1.5", "2"], "Preis": ["1250.50 €", "3.00 €"]}
     guess = f"{path}: read as Windows-1252, because it is not UTF-8: check 'Größe'"
     assert sheet.remark == (guess if code == "cp1252" else "")
 

@@ -399,12 +399,29 @@ def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):
     _, said = command(f"{words} step --save kept")
     note = "the last 12 rows by 'day', predicted from those before: accuracy "
     assert float(said.split(note)[1].split("%")[0]) < 20
+    assert "(always their most frequent label: " in said
     assert arml.load_predictor("kept").reliability().notes[0] in said
     assert note.replace("day", "step") in command(f"{words} day --order step")[1]
     assert "no column 'kind' to order by" in command(f"{words} day --order kind", code=2)[1]
     assert "predicted from those before" not in command(f"{words} day")[1]
     found = arml.load("tables-regression").adapt({"x": x, "day": days}, x + 5 * late)
     assert "error" in found.reliability().notes[0]
+    one = np.where((np.arange(n) % 2 == 0) & ~late, "b", "a")
+    last = arml.load("tables").adapt({"x": x, "day": days}, one).reliability().notes[0]
+    assert "the last 12 rows by 'day' are all a: if only their dates differ" in last
+
+
+def test_numbers_far_outside_the_examples_are_named():
+    height = [155.0, 160, 165, 170, 180, 185, 188, 190]
+    found = arml.load("tables").adapt({"height": height}, ["f"] * 4 + ["m"] * 4)
+    with pytest.warns(UserWarning, match=r"1\.82 in column 'height' of row 2 is far .*155 to 190"):
+        found.predict({"height": [200, 1.82]})
+
+
+def test_measurements_of_one_person_with_fractions_are_named():
+    height, x = np.repeat(RNG.normal(170, 9, 10).round(1), 5), RNG.normal(size=50)
+    with pytest.warns(UserWarning, match="each value of 'height' is in several rows"):
+        arml.load("tables").adapt({"height": height, "x": x}, [*"aaaaabbbbb"] * 5)
 
 
 def test_targets_with_a_unit_and_labels_that_are_numbers():

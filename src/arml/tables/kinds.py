@@ -511,7 +511,8 @@ def named_cells(name: str, cells: Cells, places: Iterable[int], lines: Sequence[
     """Cells of a column with their rows, for a message."""
     rows: dict[str, int] = {}
     for i in places:
-        rows.setdefault(repr(cells[i]), lines[i] if lines is not None else i + 1)
+        cell = repr(cells[i]) if isinstance(cells[i], str) else text_of(cells[i])
+        rows.setdefault(cell, lines[i] if lines is not None else i + 1)
     (cell, row), *others = rows.items()
     more = ", ".join(f"{other} of row {row}" for other, row in others[:_SHOWN_CELLS])
     more += f" and {len(others) - _SHOWN_CELLS} more" * (len(others) > _SHOWN_CELLS)

@@ -92,6 +92,7 @@ from arml.tables.kinds import (
     Origin,
     UnusedColumn,
     column_of,
+    named_cells,
     normal,
     some_of,
     targets_in,
@@ -262,14 +263,15 @@ class TablePredictor(Predictor):
 
     @property
     def hints(self) -> list[str]:
-        """Columns that may say which rows belong together: whole numbers and categories of which
-        nearly every value is in several rows, all with one label."""
-        found, n = [], len(self.y)
-        answers = np.unique(self.y, return_inverse=True)[1]
+        """Columns that may say which rows belong together: nearly every value is in several rows,
+        all with one label."""
+        rows = np.unique(self._same, return_index=True)[1]  # copies are another matter
+        found, n = [], len(rows)
+        answers = np.unique(self.y[rows], return_inverse=True)[1]
         least = max(MIN_VALUES, 2 * len(self.classes if self.classes is not None else ()))
-        for column, cells in zip(self.schema.columns, self.values.T, strict=True):
+        for column, cells in zip(self.schema.columns, self.values[rows].T, strict=True):
             there = ~np.isnan(cells)
-            if self.groups is not None or np.any(cells[there] % 1):
+            if self.groups is not None:
                 continue
             _, value, counts = np.unique(cells[there], return_inverse=True, return_counts=True)
             pairs = np.unique(np.stack([value, answers[there]]), axis=1)
@@ -461,6 +463,18 @@ class TablePredictor(Predictor):
         if isinstance(x, ParsedRows):
             return x
         values = self.schema.parse(table := as_table(x), where, lines, tell)
+        for column, own, cells in zip(self.schema.columns, self.values.T, values.T, strict=True):
+            if not isinstance(column, Number) or np.sum(~np.isnan(own)) < MIN_VALUES:
+                continue
+            low, high = np.nanmin(own), np.nanmax(own)
+            # By two ranges, so that rare numbers stay below.
+            far = np.flatnonzero(np.abs(cells - (low + high) / 2) > 2.5 * (high - low)).tolist()
+            if far:
+                tell(
+                    f"{where}: {named_cells(column.name, table[column.name], far, lines)} is far "
+                    f"outside the examples ({low:g} to {high:g}): check the unit; probabilities "
+                    "and intervals do not hold there"
+                )
         return ParsedRows(values, self.schema.words(table))
 
     @property
@@ -522,11 +536,17 @@ class TablePredictor(Predictor):
         kinds = () if self.classes is None else self.classes
         if len(train) < MIN_VALUES or len({*self.y[train]}) < len(kinds):
             return found
+        rows = f"the last {len(test)} rows by {self.schema.order!r}"
+        if self.classes is not None and len({*self.y[test]}) == 1:
+            said = f"{rows} are all {self.classes[self.y[test][0]]}"
+            said += f": if only their dates differ, use --without {self.schema.order!r}"
+            return replace(found, notes=(*found.notes, said))
         outputs, y = self._refit(train, test)[self.model], self.y[test]
         said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
         if self.classes is not None:
-            said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%}"
-        rows = f"the last {len(test)} rows by {self.schema.order!r}"
+            usual = np.mean(y == np.bincount(self.y[train]).argmax())
+            said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%} (always their most "
+            said += f"frequent label: {usual:.0%})"
         return replace(found, notes=(*found.notes, f"{rows}, predicted from those before: {said}"))
 
     def _tells(self, column: int) -> bool:

@@ -48,6 +48,8 @@ COMMA_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+", re.ASCII)
 """Digits whose comma may also separate thousands: 1,234."""
 POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
+BOTH_SIGNS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+,\d+", re.ASCII)
+"""Digits with points between thousands, and a decimal comma: 1.234,50."""
 UNIT_TEXT = re.compile(
     r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
     re.IGNORECASE,
@@ -120,9 +122,12 @@ class Sheet(NamedTuple):
         """
         if (name := normal(target or "")) not in self.cells:
             wrong = "to predict was named" if target is None else f"{target!r} to predict"
-            raise ValueError(
-                f"{self.where}: no column {wrong}; name one with --target: {', '.join(self.cells)}"
-            )
+            advice = f"name one with --target: {', '.join(self.cells)}"
+            if any(map(split_number, self.cells)):
+                advice += "; if the first row is data, add a header above it"
+            elif len(self.cells) == 1 and len(next(iter(self.cells)).split()) > 1:
+                advice += "; if that is more than one column, separate its cells by commas"
+            raise ValueError(f"{self.where}: no column {wrong}; {advice}")
         cells = self.cells[name]
         texts = ["" if cell is None or cell != cell else text_of(cell) for cell in cells]
         empty = [missing(text) if numbers else not text for text in texts]
@@ -201,9 +206,10 @@ def sheet_of(text: str, where: str, most: Most = Most()) -> Sheet:  # noqa: B008
     start = text[stated.end() :] if stated else text
     delimiter = stated[1] if stated else _delimiter(start)
     line = 1 + text.count("\n", 0, len(text) - len(start))
-    lines, rows = _rows(start, where, delimiter, line, most)
+    lines, rows, blank = _rows(start, where, delimiter, line, most)
     sheet = _columns(lines, rows, where)
-    return sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
+    sheet = sheet._replace(cells=_with_points(sheet.cells, where, sure=delimiter == ";"))
+    return _remarked(sheet, _blank_rows(blank, sheet))
 
 
 def numbers_of(
@@ -347,17 +353,27 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
         for cells in rows[top:bottom]:
             cells[left:right] = [rows[top][left]] * (right - left)
     kept = [i for i, row in enumerate(rows) if any(cell != "" for cell in row)]
+    blank = [*{*range(1, len(rows) + 1)}.difference(i + 1 for i in kept)]
     others = [one for one in shown if one != title]
     if not kept:
         raise ValueError(f"{name}: the sheet {title!r} is empty: choose another with --sheet")
     hidden = len(HIDDEN.findall(formulas._get_source().read())) if plain else 0
+    read = _columns([i + 1 for i in kept], [rows[i] for i in kept], name)
     return _remarked(
-        _columns([i + 1 for i in kept], [rows[i] for i in kept], name),
+        read,
+        _blank_rows(blank, read),
         f"{name}: read the sheet {title!r}, and not {', '.join(others)}: choose with --sheet"
         * bool(others and wanted is None),
         f"{name}: hidden rows and columns are used like the others: {hidden}" * bool(hidden),
         f"{name}: merged cells have the value of their first: {len(merged)}" * bool(merged),
     )
+
+
+def _blank_rows(blank: list[int], sheet: Sheet) -> str:
+    """A line for the empty rows between the others, because they get no answer."""
+    between = [str(row) for row in sorted(blank) if sheet.lines[0] < row < sheet.lines[-1]]
+    more = f" and {len(between) - 5} more" * (len(between) > 5)
+    return f"{sheet.where}: left out empty rows: {', '.join(between[:5])}{more}" * bool(between)
 
 
 def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
@@ -457,17 +473,21 @@ def _is_units(first: list[AnyCell], *others: list[AnyCell]) -> bool:
 
 
 def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
-    """The cells with points instead of decimal commas. Unless commas are `sure` to be decimal
-    ones, a column stays as it is if all of its commas may separate thousands.
+    """The cells with points instead of decimal commas, and without points between thousands where
+    a cell of the column has both. Unless commas are `sure` to be decimal ones, a column stays as it
+    is if all of its commas may separate thousands.
 
     **Raises** `ValueError` if there are decimal commas, and the points of a column may separate
     thousands: all of them, or any beside decimal commas. And where commas are `sure` to be decimal
     ones, but there is no fraction of either kind.
     """
-    commas = {}
+    columns, commas = {name: _without_points(cells) for name, cells in columns.items()}, {}
     for name, cells in columns.items():
         parts = (split_number(cell) for cell in cells if "," in cell)
-        if some := [part[1] for part in parts if part and DECIMAL_COMMA.fullmatch(part[1])]:
+        digits = [part[1] for part in parts if part]
+        if any(map(BOTH_SIGNS.fullmatch, digits)):
+            commas[name] = True
+        elif some := [one for one in digits if DECIMAL_COMMA.fullmatch(one)]:
             commas[name] = sure or not all(map(COMMA_THOUSANDS.fullmatch, some))
     pointed = {
         name: [c for c in map(str.strip, cells) if "." in c] for name, cells in columns.items()
@@ -496,6 +516,16 @@ def _with_points(columns: _Cells, where: str, *, sure: bool) -> _Cells:
     return columns | {name: [*map(pointed_cell, columns[name])] for name in commas}
 
 
+def _without_points(cells: list[str]) -> list[str]:
+    """The cells of a column without the points between thousands, if one also has a decimal comma
+    and no other cell has a point elsewhere."""
+    parts = {cell: part[1] for cell in cells if "." in cell and (part := split_number(cell))}
+    both = any(map(BOTH_SIGNS.fullmatch, parts.values()))
+    if not both or not all(map(re.compile(r"[^.]+(\.\d{3})+(,\d+)?").fullmatch, parts.values())):
+        return cells
+    return [cell.replace(".", "") if cell in parts else cell for cell in cells]
+
+
 def _delimiter(text: str) -> str:
     """The delimiter that is as frequent in a line as in the next, for most of the first lines; the
     most frequent one, if several are."""
@@ -511,10 +541,10 @@ def _delimiter(text: str) -> str:
 
 def _rows(
     text: str, where: str, delimiter: str, line: int, most: Most
-) -> tuple[list[int], list[list[str]]]:
-    """The rows that are not blank, and the lines at which they begin, from `line`. **Raises** as
-    `Most.check`."""
-    lines, rows, first, cells = list[int](), list[list[str]](), line, 0
+) -> tuple[list[int], list[list[str]], list[int]]:
+    """The rows that are not blank, and the lines at which they begin, from `line`; and those of
+    rows whose cells are all empty. **Raises** as `Most.check`."""
+    lines, rows, blank, first, cells = list[int](), list[list[str]](), list[int](), line, 0
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:
@@ -523,7 +553,9 @@ def _rows(
                 most.check(where, rows=len(rows), columns=len(row), cells=cells)
                 lines.append(line)
                 rows.append(row)
+            elif len(row) > 1:
+                blank.append(line)
             line = reader.line_num + first
     except csv.Error as error:
         raise ValueError(f"{where}: line {line}: {error}: check the quotes there") from error
-    return lines, rows
+    return lines, rows, blank
