@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import random
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from arml.datasets.archives import Member
 from arml.predict.kinds import named_kind
 from arml.texts import learner as texts
 from arml.texts.encoder import encoder_of
+from arml.texts.variants import has_variants
 
 MAIL = (
     b"Subject: Hello\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
@@ -190,6 +192,69 @@ def test_scikit_learn_takes_texts(words):
     x, y = named_kind("texts").examples()
     model = arml.FewShotClassifier("texts").fit(x, y)
     assert model.score(x, y) == 1.0
+
+
+def written(n, words, draw):
+    """`n` texts of random words."""
+    known = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(900)]
+    return [" ".join(draw.choices(known, k=words)) for _ in range(n)]
+
+
+@pytest.mark.parametrize("source", ["tickets", "edited", "copies", "one each", "independent"])
+def test_texts_that_are_variants_of_one_are_found(words, source):
+    draw = random.Random(0)
+    things = written(24 if source == "independent" else 2 if source == "one each" else 6, 30, draw)
+    x = [thing for thing in things for _ in range(24 // len(things))]
+    y = [f"{len(things) * i // 24 % 2}" for i in range(24)]
+    if source == "tickets":
+        x = [f"{new}\n> {old}" for new, old in zip(written(24, 6, draw), x, strict=True)]
+    if source in ("edited", "one each"):
+        every = [text.split() for text in x]
+        for text in every:
+            text[draw.randrange(30)], text[draw.randrange(30)] = written(1, 2, draw)[0].split()
+        x = list(map(" ".join, every))
+    assert has_variants(words.vectors(x), y) == (source in ("tickets", "edited"))
+    own, labels = named_kind("texts").examples()  # all are alike, not some
+    assert not has_variants(words.vectors(own), labels)
+
+
+def test_variants_are_warned_of_in_tables_and_in_folders(words, tmp_path, command, caplog):
+    draw = random.Random(0)
+    rows, names = [], iter(written(24, 1, draw))
+    for ticket, mail in enumerate(written(6, 30, draw)):
+        label = "ab"[ticket % 2]
+        (tmp_path / "mails" / label).mkdir(parents=True, exist_ok=True)
+        for new in written(4, 6, draw):
+            rows.append((ticket, f"{new}\n> {mail}", label))
+            (tmp_path / "mails" / label / f"{next(names)}.txt").write_text(rows[-1][1])
+    path = table(tmp_path / "mails.csv", rows)
+    said = command("adapt texts --target label --support", path)[1]
+    assert "nearly the same as another of their class" in said
+    assert "name a column with --group" in said
+    said = command("adapt texts --target label --group id --support", path)[1]
+    assert "may belong together" not in said
+    said = command("adapt texts --support", tmp_path / "mails")[1]
+    assert "nearly the same as another of their class" in said
+    assert "give --group" in said
+    caplog.clear()
+    arml.adapt("texts", tmp_path / "mails")
+    assert "in Python: groups=" in caplog.text
+
+
+def test_a_column_of_words_is_preferred_to_longer_ones(words, tmp_path, command):
+    long = "https://example.org/" + "mails/" * 20
+    header = ("url", "mail", "label", "note")
+    rows = [(f"{long}{i}", text, label, "") for i, (text, label) in enumerate(examples())]
+    asked = "adapt texts --target label --support", table(tmp_path / "own.csv", rows, header)
+    said = command(*asked)[1]
+    assert "in the column 'mail'" in said
+    assert "--text names" not in said
+    noted = [(*row[:3], "not yet answered") for row in rows]
+    table(tmp_path / "own.csv", noted, header)
+    assert "in the column 'mail' (--text names another: note)" in command(*asked)[1]
+    codes = [(url, "parcel", label, f"n{i}") for i, (url, _, label, _) in enumerate(rows)]
+    table(tmp_path / "own.csv", codes, header)
+    assert "in the column 'url' (--text names another: mail, note)" in command(*asked)[1]
 
 
 def test_a_missing_column_is_named(words, tmp_path, capsys):

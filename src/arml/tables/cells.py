@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from arml.datasets.archives import Member
+from arml.datasets.folders import LabelledFiles
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
+from arml.predict.together import warning
 from arml.tables.inputs import sheet_at, tell_unanswered
 from arml.tables.kinds import normal, text_of
 from arml.tables.sheet import Sheet, decoded
 
 _EXCERPT_LENGTH = 200
+_SHOWN_COLUMNS = 5
+_VARIANTS = "because many are nearly the same as another of their class"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +29,7 @@ class ColumnOptions:
 
     text: str | None = None
     """Column of a table that holds the texts, or your own kind of strings; by default the one with
-    the longest cells."""
+    the longest cells. For texts, columns of three words or more come first."""
 
 
 class StringInputs(Inputs):
@@ -79,6 +85,20 @@ class StringInputs(Inputs):
 
     # Files and tables.
 
+    def suits(self, cells: Sequence[str]) -> bool:
+        """Whether a column with these cells is preferred to longer ones."""
+        return True
+
+    def variants(self, x: np.ndarray, labels: Sequence[str]) -> bool:
+        """Whether many inputs are variants of another one of their class."""
+        return False
+
+    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
+        found = super().together(source, x)
+        if not found and self.variants(x, source.labels):
+            found = warning(source.files, source.labels, self.many, _VARIANTS)
+        return found
+
     def is_table(self, path: Path) -> bool:
         """Whether the file is a table, of which one column holds the inputs."""
         return is_table(path) and path.suffix.lower() not in self.suffixes
@@ -121,6 +141,12 @@ class StringInputs(Inputs):
             every = _cells(known, asked.group, "--group")
             together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
             groups = [together[name] or None for name in names]
+        elif self.variants(x, labels):
+            asked.tell(
+                f"some {self.many} may belong together, {_VARIANTS}, and the check would be too "
+                "optimistic: if so, name a column with --group that has the same value for those "
+                "of one source, such as a thread"
+            )
         predictor = learner.adapt(x, labels, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
         if unknown.lines:
@@ -140,7 +166,7 @@ class StringInputs(Inputs):
 
     def _column(self, sheet: Sheet, asked: Asked, predictor: Predictor | None = None) -> str:
         """The column of inputs: the predictor's; or the named one, or the one with the longest
-        cells, of which the user is told."""
+        cells of those that suit, of which the user is told."""
         if predictor is not None and predictor.columns:
             (own,) = predictor.columns
             if own not in sheet.cells:
@@ -149,14 +175,19 @@ class StringInputs(Inputs):
                     f"{', '.join(sheet.cells)}"
                 )
             return own
-        found = asked.columns.get("text")
+        found, more = asked.columns.get("text"), ""
         if found is None:
             others = [name for name in sheet.cells if name != asked.group]
             if not others:
                 raise ValueError(f"{sheet.where}: no column beside the one to predict")
-            found = max(others, key=lambda name: sum(map(len, _cells(sheet, name, "--text"))))
+            filled = {name: [*filter(None, _cells(sheet, name, "--text"))] for name in others}
+            suited = [name for name in others if filled[name] and self.suits(filled[name])]
+            found, *rest = sorted(suited or others, key=lambda name: -len("".join(filled[name])))
+            if rest:
+                dots = ", ..." if len(rest) > _SHOWN_COLUMNS else ""
+                more = f" (--text names another: {', '.join(rest[:_SHOWN_COLUMNS])}{dots})"
         _cells(sheet, found, "--text")
-        asked.tell(f"the {self.many} are in the column {found!r}")
+        asked.tell(f"the {self.many} are in the column {found!r}{more}")
         return normal(found)
 
     def _rows(self, sheet: Sheet, column: str) -> list[Member]:

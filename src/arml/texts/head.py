@@ -92,6 +92,14 @@ def lengths(z: csr_array) -> Float[np.ndarray, " n"]:
     return np.sqrt(np.asarray(z.multiply(z).sum(axis=1)))
 
 
+def rarity_of(
+    vectors: Float[np.ndarray, "n d"], weight: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " hashes"]:
+    """The inverse document frequencies of texts with these weights."""
+    often = weight @ counts_of(vectors).astype(bool).astype(np.float64)
+    return np.where(often > 0, np.log((1 + weight.sum()) / (1 + often)) + 1, 0)
+
+
 class Axes(NamedTuple):
     """The principal axes of examples: no more axes than examples, with the same linear fit."""
 
@@ -109,9 +117,7 @@ class Axes(NamedTuple):
 
 def axes_of(x: Float[np.ndarray, "n d"], weight: Float[np.ndarray, " n"]) -> Axes:
     """The axes of texts, by the document frequencies among them."""
-    counts, share = counts_of(x), weight / weight.sum()
-    often = weight @ counts.astype(bool).astype(np.float64)
-    rarity = np.where(often > 0, np.log((1 + weight.sum()) / (1 + often)) + 1, 0)
+    share, rarity = weight / weight.sum(), rarity_of(x, weight)
     z = features(x, rarity)
     products = (z @ z.T).toarray()
     across = products @ share

@@ -3,7 +3,7 @@
 import html
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
@@ -15,6 +15,7 @@ from arml.datasets.archives import Member
 from arml.predict.base import TaskLearner
 from arml.results.files import Json
 from arml.tables.cells import StringInputs
+from arml.tables.kinds import Text
 from arml.texts.encoder import MAX_CHARACTERS, encoder_of, tokenizer_of
 
 MAX_PARTS = 40
@@ -46,6 +47,16 @@ class Texts(StringInputs):
         late = [f"{thing} has not arrived yet, where is it?" for thing in things]
         good = [f"{thing} came today and is lovely, thank you!" for thing in things]
         return [*late, *good], ["late"] * len(late) + ["good"] * len(good)
+
+    # Several texts.
+
+    def suits(self, cells: Sequence[str]) -> bool:
+        return Text.suits(cells)
+
+    def variants(self, x: np.ndarray, labels: Sequence[str]) -> bool:
+        from arml.texts.variants import has_variants
+
+        return has_variants(x, labels)
 
     # Learners. They are imported here because scikit-learn is slow to load.
 
