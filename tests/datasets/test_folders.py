@@ -59,6 +59,11 @@ def test_what_is_no_whole_image_is_named_and_refused(tmp_path, make, cache):
         with pytest.raises(ValueError, match=rf"c2/1\.png: expected an image .*{got}") as caught:
             load(source)
         assert "\n" not in str(caught.value)
+    if make is unpack:
+        (tmp_path / "f/c2/1.png").unlink()
+        (tmp_path / "f/c2/1.png").symlink_to("nowhere")
+        with pytest.raises(ValueError, match=r"c2/1\.png: cannot be read \(a broken link"):
+            load(tmp_path / "f")
     assert not list(cache.rglob("*.*"))
 
 

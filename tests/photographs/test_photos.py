@@ -340,6 +340,35 @@ def test_the_command_answers_what_it_can_and_shows_what_it_knows(place, command)
         assert "learned from" not in said
 
 
+def test_a_broken_link_is_left_out_like_a_damaged_file(place, command):
+    for link in ("own/red/gone.png", "photos/gone.png"):
+        Path(link).symlink_to("nowhere")
+    answers, said = command("adapt --support own --query photos")
+    problem = "a broken link or a special file"
+    left_out = f"left out 1 of 9 pictures, which cannot be read: own/red/gone.png ({problem})"
+    assert left_out in said
+    assert f"photos/gone.png,,,,{problem}" in answers
+    _, said = command("adapt --support own --strict", code=2)
+    assert f"own/red/gone.png: expected a file that can be read, got {problem}" in said
+
+
+def test_a_saved_predictor_is_replaced_only_by_one_of_its_classes(place, command):
+    assert "replaced" not in command("adapt --support own --save kept --no-reliability")[1]
+    _, said = command("adapt --support own --save kept --no-reliability")
+    assert "replaced the predictor in kept" in said
+    shutil.copytree("own", "other")
+    Path("other/red").rename("other/grey")
+    _, said = command("adapt --support other --save kept", code=2)
+    assert said.endswith(
+        "kept holds a predictor of other classes (blue, red): name another folder, or delete it"
+    )
+    more = arml.load_predictor("kept").add([*Path("other/grey").glob("*.png")], ["grey"] * 4)
+    more.save("kept")
+    assert arml.load_predictor("kept").classes.tolist() == ["blue", "grey", "red"]
+    with pytest.raises(RunError, match=r"other classes \(blue, grey, red\)"):
+        arml.adapt("photos", "own").save("kept")
+
+
 def test_the_command_line_needs_no_learner_and_no_jax(place, command):
     words = "--support own --query photos --save kept"
     script = (

@@ -36,7 +36,7 @@ def blobs(features: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 REASONS = (
-    "but the learner was meta-trained on",
+    "but the learner reads",
     "cannot use sample weights",
 )
 """What learners refuse to do."""
@@ -143,8 +143,18 @@ def test_images_as_they_are_and_as_flat_rows():
     np.testing.assert_allclose(model.fit(flat, y).predict_proba(flat), expected, atol=1e-5)
     with pytest.raises(ValueError, match="channels last"):
         model.fit(np.moveaxis(images, -1, 1), y)
-    with pytest.raises(ValueError, match="divide by 255"):
-        model.fit(images.astype(int), y)
+    for given, advice in (
+        (images * 1.0, "got float64 from 0 to 255: divide by 255, or pass bytes"),
+        (images.astype(int), r"got int64 from 0 to 255: pass bytes, by .astype\(np.uint8\)"),
+        (
+            images.astype(np.uint16) // 2 * 16,
+            "uint16 from 0 to 2032: divide all .* such as 2047",
+        ),
+    ):
+        with pytest.raises(ValueError, match=advice):
+            model.fit(given, y)
+    with pytest.raises(ValueError, match=r'with FewShotClassifier\("tables"\)'):
+        arml.FewShotClassifier().fit(pd.DataFrame({"a": [1, 2, 3, 4], "b": [5, 6, 7, 9]}), y)
 
 
 def test_in_a_pipeline_a_search_a_cross_validation_and_another_process():
@@ -213,7 +223,7 @@ def test_it_predicts_by_the_named_model_and_refuses_what_does_not_fit(tmp_path):
     few = learner(3)
     for estimator, inputs, labels, said in (
         (arml.FewShotRegressor(few), x, y, "use the other estimator"),
-        (arml.FewShotClassifier(few), x[:, :2], y, r"2 feature\(s\), but the learner was meta-tr"),
+        (arml.FewShotClassifier(few), x[:, :2], y, r"2 feature\(s\), but the learner reads 3"),
         (arml.FewShotClassifier(-1), x, y, "expected a learner that"),
         (arml.FewShotClassifier(few), x, np.zeros(18), "got 1 class"),
         (arml.FewShotClassifier(tmp_path / "none"), x, y, "no learner at"),

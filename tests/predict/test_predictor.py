@@ -168,6 +168,10 @@ def test_tables_on_the_command_line(functions, tmp_path, command):
         expected = predictor.predict([[1, 2]])
         np.testing.assert_allclose(float(rows[1][1]), expected[0], rtol=1e-4)
         assert ("cross-validated error" in remarks) == more.startswith("--save")
+    swapped = f"adapt {functions} --support {support} --target a --save {kept}"
+    _, said = command(swapped, code=2)
+    assert "holds a predictor of another target (height): name another folder" in said
+    assert "learned from" not in said
     # Columns go by their names. Blank lines are counted, as an editor counts them, and not read.
     for text, places in (("b,a\n2,1\n4,3\n", "23"), ("b,height,a\n\n2,9,1\n\n4,9,3\n", "35")):
         query.write_text(text)

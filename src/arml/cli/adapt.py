@@ -33,6 +33,7 @@ from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is
 from arml.predict.loading import load, load_predictor
 from arml.predict.reliability import MODELS_IN_WORDS, curve_in_words
 from arml.results.files import check_writable, write_text
+from arml.results.folder import CONFIG_FILE
 
 MAX_UNCERTAIN = 3
 """Least certain pictures that are named."""
@@ -164,6 +165,10 @@ def adapt_command(arguments: Sequence[str]) -> None:
         raise nothing
     _check_paths(options, options.support, *options.query)
     asked, predictor, names = _learned(options)
+    if options.save is not None:  # before the check of the examples, which takes longest
+        classes = None if predictor.classes is None else predictor.classes.tolist()
+        task = {"classes": classes, "target": predictor.target, "columns": predictor.columns}
+        check_free(options.save, predictor=True, task=task)
     kind = inputs_of(predictor.learner)
     if options.columns:
         tell(*str(predictor.schema).splitlines())
@@ -201,6 +206,8 @@ def adapt_command(arguments: Sequence[str]) -> None:
         write_answers(options.report, predictor, names, answers, asked.shown or {})
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
+        if (options.save / CONFIG_FILE).exists():
+            tell(f"replaced the predictor in {options.save}")
         predictor.save(options.save)
         onnx = options.learner is not None and options.learner.suffix == ".onnx"
         own = predictor.learner.estimator is not None
@@ -312,6 +319,9 @@ def _learned(options: AdaptOptions) -> tuple[Asked, Predictor, list[str]]:
     asked.target, asked.group = options.target, options.group
     kind = inputs_of(learner)
     asked.columns = {k: v for k in (*_COLUMN_OPTIONS, *_own(kind)) if (v := getattr(options, k))}
+    if options.save is not None and options.save.exists() and not is_table(options.support):
+        with open_source(options.support, kind.suffixes, kind.one) as source:
+            check_free(options.save, predictor=True, task={"classes": [*source.classes]})
     try:
         predictor, names = kind.learn(learner, options.support, asked)
     except ValueError as error:

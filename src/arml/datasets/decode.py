@@ -172,10 +172,11 @@ def resize(image: np.ndarray, size: int) -> np.ndarray:
     return cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
 
 
-def captured(data: bytes) -> str:
-    """The second in which a photograph was taken, from its EXIF data; empty if they lack it."""
+def captured(file: Member) -> str:
+    """The second in which a photograph was taken, from its EXIF data; empty if they lack it, or if
+    the file cannot be read."""
     with contextlib.suppress(Exception):
-        facts = _opened(data, "").getexif().get_ifd(ExifTags.IFD.Exif)
+        facts = _opened(file.read(), "").getexif().get_ifd(ExifTags.IFD.Exif)
         return str(facts.get(ExifTags.Base.DateTimeOriginal, ""))
     return ""
 

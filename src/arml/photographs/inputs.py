@@ -78,9 +78,7 @@ class Pictures(Inputs):
 
     def together(self, source: LabelledFiles, x: np.ndarray) -> str:
         found = super().together(source, x)
-        if not found and together_in_time(
-            [captured(file.read()) for file in source.pictures], source.labels
-        ):
+        if not found and together_in_time(list(map(captured, source.pictures)), source.labels):
             found = warning(
                 source.files, source.labels, self.many, "because they were taken in the same second"
             )

@@ -286,17 +286,18 @@ class EncodedPredictor(Predictor):
         **Raises** `RunError` if it cannot be written, or if the folder holds something else.
         """
         folder = Path(folder)
-        check_free(folder, predictor=True)
+        task = {"classes": self.classes.tolist()}
+        if self.columns:  # for a table
+            task |= {"columns": self.columns, "target": self.target}
+        check_free(folder, predictor=True, task=task)
         content = {
+            **task,
             "extractor": self.learner.facts,
-            "classes": self.classes.tolist(),
             "support": write_arrays(folder / SUPPORT_FILE, self.support),
             "prior": self.prior,
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
-        if self.columns:  # for a table
-            content |= {"columns": self.columns, "target": self.target}
         write_checked(folder, PREDICTOR_FORMAT + self.learner.kind.name, content)
 
     def __repr__(self) -> str:

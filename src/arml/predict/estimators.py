@@ -121,9 +121,10 @@ class FewShot(BaseEstimator):
         found = validate_data(self, X, y, **checks)
         rows, y = found if isinstance(found, tuple) else (found, y)
         if rows.shape[1] != prod(features):
+            tables = "tables-regression" if self._kind == "regression" else "tables"
             raise ValueError(
-                f"X has {rows.shape[1]} feature(s), but the learner was meta-trained on "
-                f"{prod(features)}: choose those columns, or another learner"
+                f"X has {rows.shape[1]} feature(s), but the learner reads {prod(features)}: choose "
+                f'those columns, or learn any table with {type(self).__name__}("{tables}")'
             )
         return rows.reshape(-1, *features), y
 

@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from arml.datasets.features import PHOTOS_MODEL
 from arml.predict.kinds import untrained
@@ -104,17 +105,34 @@ def check_predictor(path: Path) -> None:
     )
 
 
-def check_free(folder: Path, *, predictor: bool) -> None:
+def check_free(folder: Path, *, predictor: bool, task: JsonView = MappingProxyType({})) -> None:
     """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
-    folder, or one that holds another of its kind."""
+    folder, or one that holds another of its kind. A predictor is only replaced by one that knows
+    all of its classes (its target, its columns), as far as the new `task` names them."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
         known = read_json(folder / CONFIG_FILE) if (folder / CONFIG_FILE).exists() else {}
         encoded = str(known.get("what")).startswith(PREDICTOR_FORMAT)
-        task = encoded or known.get("task") is not None
-        if not (encoded or known.get("what") == LEARNER_FORMAT) or task != predictor:
+        holds_task = encoded or known.get("task") is not None
+        if not (encoded or known.get("what") == LEARNER_FORMAT) or holds_task != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
+        held: Any = known.get("task") or known
+        for name in ("classes", "target", "columns"):
+            old, new = _texts(held.get(name)), _texts(task.get(name))
+            # A regression has no classes; a target or columns may be unknown.
+            compared = old or new if name == "classes" and name in task else old and new
+            if compared and not (old and {*old} <= {*new}):
+                few = ", ".join(old[:5]) + ", ..." * (len(old) > 5)
+                other = f"{'another' if name == 'target' else 'other'} {name} ({few})"
+                raise RunError(
+                    f"{folder} holds a predictor of {other if old else 'numbers'}: name another "
+                    "folder, or delete it"
+                )
+
+
+def _texts(value: object) -> list[str]:
+    return [*map(str, value)] if isinstance(value, list | tuple) else [str(value)] * bool(value)
 
 
 def check_new(folder: Path) -> None:

@@ -67,6 +67,7 @@ def checked_array(
     wanted = f"[n, {', '.join(map(str, features))}]"
     try:
         array = np.asarray(x)
+        given = array.dtype
         if array.dtype != np.uint8:
             with np.errstate(over="ignore"):  # too large numbers become infinity
                 array = array.astype(np.float32)
@@ -88,9 +89,16 @@ def checked_array(
         raise ValueError(f"expected finite {what}, got {got}: fill or drop these rows")
     floating = pixels and array.dtype != np.uint8 and array.size > 0
     if floating and (array.min() < 0 or array.max() > 1):
+        low, high = array.min(), array.max()
+        advice = "divide by 255, or pass bytes"
+        if given.kind in "iu" and low >= 0:
+            full = 2 ** int(high).bit_length() - 1
+            advice = "pass bytes, by .astype(np.uint8)"
+            if full > 255:
+                advice = f"divide all by their largest possible value, such as {full}"
         raise ValueError(
-            f"expected pixels as bytes, or floats from 0 to 1, got floats from {array.min():g} to "
-            f"{array.max():g}: divide by 255, or pass bytes"
+            f"expected pixels as bytes, or floats from 0 to 1, got {given} from {low:g} to "
+            f"{high:g}: {advice}"
         )
     return array
 
@@ -385,7 +393,8 @@ def opened(item: object, where: str) -> tuple[str, object]:
     if isinstance(item, Member):
         try:
             return item.where, item.read()
-        except OSError as error:
-            wanted, got = "a file that can be read", str(error.strerror)
-            raise UnreadableError(item.where, got, wanted) from error
+        except (OSError, ValueError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__ or error
+            got = str(cause.strerror if isinstance(cause, OSError) else cause)
+            raise UnreadableError(item.where, got, "a file that can be read") from error
     return where, item

@@ -274,7 +274,7 @@ def write_learner(
     `ValueError` for a learner that could not be read again.
     """
     folder = Path(folder)
-    check_free(folder, predictor=task is not None)
+    check_free(folder, predictor=task is not None, task=task or {})
     if learner.experiment is None:
         raise ValueError(
             f"{learner!r} was not made by arml.build, so it could not be read again: register "

@@ -13,14 +13,32 @@ from jaxtyping import Float
 
 from arml.predict.folds import MAX_COMPARED_IN_PAIRS
 
-_NUMBERED_NAMES = (r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$", r"([^/]*?\d[^/]*?)(?: ?\(\d+\))?\.\w+$")
-"""Names of files of one thing, which end in a running number: 00012_00003.png, dog3-1.jpg, and
-IMG_0412 (2).jpg. A stem without digits is usually the name of a class or of a camera."""
-_NAMED_THINGS = (*_NUMBERED_NAMES, r"([^/]*?)[-_ ]\(?\d+\)?\.\w+$")
+_CHANGED = (
+    r"(?:[-_. ]+(?:aug|bright|[ck]op(?:y|i[ae])|crop|edit|flip|mirror|rot|small|thumb)"
+    r"[a-z]*[-_]?\d*| ?\(\d+\))*"
+)
+"""What programs and people append to the name of a changed copy, as in 5_flip_rot90.png and
+5 - Copy (2).jpg."""
+_NUMBERED_NAMES = (
+    r"([^/]+)\.rf\.\w+\.\w+$",  # Roboflow appends a hash
+    rf"(?i)([^/\d]*\d[^/]*?){_CHANGED}\.\w+$",
+    r"([^/]*?\d[^/]*?)[-_ ]\d+\.\w+$",
+)
+"""Names of files of one thing: IMG_7_jpg.rf.0c3f.jpg, 5_small.jpg and IMG_0412 (2).jpg, and those
+with a running number, such as 00012_00003.png and dog3-1.jpg. A stem without digits is usually the
+name of a class or of a camera."""
+_NAMED_THINGS = (
+    *_NUMBERED_NAMES,
+    rf"(?i)([^/]+?){_CHANGED}\.\w+$",
+    r"([^/]*?)[-_ ]\(?\d+\)?\.\w+$",
+)
 """Also stems without digits, as in rex-1.jpg, for use if another sign supports them."""
 MAX_DISTANCE_WITHIN_THING = 0.5
 """Two examples may show one thing if their distance is below this share of the median distance
 within their class; `benchmarks/groups.py` measures it."""
+MAX_DISTANCE_BEFORE_GAP, MIN_GAP = 0.65, 1.3
+"""This larger share suffices if the distance grows by this factor from one neighbour to the next,
+as it does for copies that were cropped, turned and mirrored."""
 
 
 def joins(things: Sequence[Hashable], labels: Iterable[object]) -> bool:
@@ -51,16 +69,22 @@ def together_in_time(seconds: Sequence[str], labels: Sequence[object]) -> bool:
 
 def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
     """Whether half of the vectors are much nearer to another one of their class than usual in this
-    class. Copies count once. A class with fewer than four vectors is not checked."""
+    class, or nearer and a gap follows. Copies count once. A class with fewer than four vectors is
+    not checked."""
     from scipy.spatial.distance import pdist, squareform
 
-    shares = [np.zeros(0)]
+    shares, gaps = [np.zeros(0)], [np.zeros(0)]
     for label in dict.fromkeys(labels):
         own = np.unique(vectors[[one == label for one in labels]], axis=0)[:MAX_COMPARED_IN_PAIRS]
         if len(own) > 3 and (usual := np.median(away := pdist(own))) > 0:
-            shares.append(np.min(squareform(away) + np.diag([np.inf] * len(own)), axis=1) / usual)
+            near = np.sort(squareform(away), axis=1)[:, 1 : max(4, len(own) // 2 + 2)]
+            shares.append(near[:, 0] / usual)
+            gaps.append(np.max(near[:, 1:] / near[:, :-1], axis=1))
     every = np.concatenate(shares)
-    return 2 * len(every) >= len(labels) and bool(np.median(every) < MAX_DISTANCE_WITHIN_THING)
+    if not len(every) or 2 * len(every) < len(labels):
+        return False
+    gap = np.median(np.concatenate(gaps)) > MIN_GAP
+    return bool(np.median(every) < (MAX_DISTANCE_BEFORE_GAP if gap else MAX_DISTANCE_WITHIN_THING))
 
 
 def warning(names: Sequence[str], labels: Sequence[object], many: str, sign: str = "") -> str:
