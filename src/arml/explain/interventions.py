@@ -2,9 +2,8 @@
 task reads; only an intervention shows whether the learner uses it.
 
 Does the learner *need* a part? A vertex is removed, or the links between vertices are cut if there
-are any. Does it
-*use* the reading? All vertices are moved to their mean, so that their places carry no information
-(a reading by evidence still distinguishes tasks). Or the whole code of the task is
+are any. Does it *use* the reading? All vertices are moved to their mean, so that their places carry
+no information (a reading by evidence still distinguishes tasks). Or the whole code of the task is
 replaced: by the mean code of all tasks, by that of the next task of the same family, or by that of
 the next task of another family. A code is not used if the loss stays the same without it.
 
@@ -96,9 +95,8 @@ def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chun
     count = len(graph.vertices)
     removals = [[j for j in range(count) if j != i] for i in range(count if count > 1 else 0)]
     use = {"equal_vertices": coded(equal(graph)), **other_codes(codes, families)}
-    replaced = {**use}
-    if isinstance(graph.connect, Relations):
-        replaced = {"links": coded(silenced(graph)), **use}
+    linked = isinstance(graph.connect, Relations)
+    replaced = {"links": coded(silenced(graph)), **use} if linked else {**use}
     replaced |= {f"V{i}": coded(without(graph, jnp.asarray(r)), i) for i, r in enumerate(removals)}
 
     def scored(given: np.ndarray) -> np.ndarray:
@@ -115,7 +113,7 @@ def interventions(learner: Conditioned, tasks: TaskDistribution, *, n: int, chun
     return {
         "tasks": n,
         "metric": metric,
-        **{name: rows[name] for name in rows if name == "links"},
+        **({"links": rows["links"]} if linked else {}),
         "vertices": [rows[f"V{i}"] for i in range(len(removals))],
         "use": {name: rows[name] for name in use},
     }

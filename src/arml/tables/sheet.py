@@ -50,6 +50,8 @@ POINT_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 """A number whose point may also separate its thousands, where decimal signs are commas: 1.234."""
 BOTH_SIGNS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+,\d+", re.ASCII)
 """Digits with points between thousands, and a decimal comma: 1.234,50."""
+WITH_THOUSANDS = re.compile(r"[^.]+(\.\d{3})+(,\d+)?", re.ASCII)
+"""The same, or without a decimal comma."""
 UNIT_TEXT = re.compile(
     r"(?!\d)(?:[]%‰°²³/·*^ ()[\d-]|(?<![^\W\d_])(?:[^\W\d_]{1,3}|mmhg|years?)(?![^\W\d_])){1,12}",
     re.IGNORECASE,
@@ -521,7 +523,7 @@ def _without_points(cells: list[str]) -> list[str]:
     and no other cell has a point elsewhere."""
     parts = {cell: part[1] for cell in cells if "." in cell and (part := split_number(cell))}
     both = any(map(BOTH_SIGNS.fullmatch, parts.values()))
-    if not both or not all(map(re.compile(r"[^.]+(\.\d{3})+(,\d+)?").fullmatch, parts.values())):
+    if not both or not all(map(WITH_THOUSANDS.fullmatch, parts.values())):
         return cells
     return [cell.replace(".", "") if cell in parts else cell for cell in cells]
 

@@ -558,8 +558,7 @@ def intervals(
             with one_blas_thread():
                 state, report = program((train, data, steps), state)
                 records = jax.tree.map(np.atleast_1d, report)  # waits for the steps
-                descends = steps_of(state.learner) > 0
-                _check_finite(records, done, train, keys, options.outer, descends)
+                _check_finite(records, done, train, keys, options.outer, state.learner)
             done += len(records.loss)
             losses.append(records.loss)
             if alone and time.monotonic() - since > SLOW_STEP_SECONDS:
@@ -588,7 +587,7 @@ def _check_finite(
     tasks: TaskDistribution,
     keys: Callable[..., Array],
     outer: Options,
-    descends: bool,
+    learner: MetaLearner,
 ) -> None:
     if records.finite.all():
         return
@@ -598,6 +597,7 @@ def _check_finite(
     where = f"the loss is not finite at step {done + first + 1}, {on}"
     if wrong := fault(tasks, keys(jnp.asarray(done + first))):
         raise ValueError(f"{where}: {wrong}")
+    descends = steps_of(learner) > 0
     advice = "lower inner_rate or outer_rate" if descends else "lower outer_rate"
     if not getattr(outer, "clip", 0):
         advice += ", or set the outer optimiser's clip to 10"
