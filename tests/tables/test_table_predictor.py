@@ -406,6 +406,10 @@ def test_rows_in_order_of_time_are_also_predicted_from_earlier_ones(command):
     assert "predicted from those before" not in command(f"{words} day")[1]
     found = arml.load("tables-regression").adapt({"x": x, "day": days}, x + 5 * late)
     assert "error" in found.reliability().notes[0]
+    for options in ({}, {"without": ["day"], "order": "day"}):  # rows that are added have times
+        few = arml.load("tables").adapt({"x": x[:30], "day": days[:30]}, y[:30], **options)
+        whole = few.add({"x": x[30:], "day": days[30:]}, y[30:])
+        assert note in whole.reliability().notes[0]
     one = np.where((np.arange(n) % 2 == 0) & ~late, "b", "a")
     last = arml.load("tables").adapt({"x": x, "day": days}, one).reliability().notes[0]
     assert "the last 12 rows by 'day' are all a: if only their dates differ" in last

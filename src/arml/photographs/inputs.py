@@ -25,7 +25,7 @@ from arml.predict.inputs import Bad, OnItem, checked_array
 from arml.predict.kinds import Inputs, Shown
 from arml.predict.loading import load
 from arml.predict.reliability import Reliability
-from arml.predict.together import together_in_space, together_in_time, warning
+from arml.predict.together import together_in_space, together_in_time
 from arml.results.files import Json
 
 THUMBNAIL_PIXELS = 96
@@ -76,13 +76,10 @@ class Pictures(Inputs):
     def show(self, file: Member) -> Shown:
         return Shown(as_image(pixels_of([file], THUMBNAIL_PIXELS, crop=1.0, bad={})[0]))
 
-    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
-        found = super().together(source, x)
-        if not found and together_in_time(list(map(captured, source.pictures)), source.labels):
-            found = warning(
-                source.files, source.labels, self.many, "because they were taken in the same second"
-            )
-        return found
+    def sign(self, source: LabelledFiles, x: np.ndarray) -> str:
+        said = "because they were taken in the same second"
+        together = together_in_time(list(map(captured, source.pictures)), source.labels)
+        return said if together else ""
 
     def without_parts(self, learner: TaskLearner, file: Member) -> tuple[np.ndarray, list[str]]:
         """A part is a patch of a `PATCH_GRID` by `PATCH_GRID` grid on the pixels that the learner
@@ -116,16 +113,10 @@ class Photographs(Pictures):
     def opens(self, path: Path) -> bool:
         return path.suffix == ".onnx"
 
-    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
-        found = super().together(source, x)
-        if not found and together_in_space(unit_roots(x), source.labels):
-            found = warning(
-                source.files,
-                source.labels,
-                self.many,
-                "because many look like another of their class",
-            )
-        return found
+    def sign(self, source: LabelledFiles, x: np.ndarray) -> str:
+        said = "because many look like another of their class"
+        found = super().sign(source, x)
+        return said if not found and together_in_space(unit_roots(x), source.labels) else found
 
     def examples(self) -> tuple[list[object], list[str]]:
         draw, labels = np.random.default_rng(0), ["red", "green"] * 5

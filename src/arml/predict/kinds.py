@@ -240,7 +240,15 @@ class Inputs(Form):
 
     def together(self, source: LabelledFiles, x: np.ndarray) -> str:
         """A warning for the user if several files may show one thing; otherwise empty."""
-        return warning(source.files, source.labels, self.many)
+        given = source.files, source.labels, self.many
+        if (found := warning(*given)) or not (sign := self.sign(source, x)):
+            return found
+        return warning(*given, sign)
+
+    def sign(self, source: LabelledFiles, x: np.ndarray) -> str:
+        """Why several files may show one thing, apart from their names; empty if nothing says
+        so."""
+        return ""
 
     def fits(self, path: Path) -> bool:
         """Whether a path may hold such inputs, judged by its name."""

@@ -6,7 +6,7 @@ at least half of the examples to another one of their class, and if a class has 
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -67,24 +67,35 @@ def together_in_time(seconds: Sequence[str], labels: Sequence[object]) -> bool:
     return joins([second or i for i, second in enumerate(seconds)], labels)
 
 
-def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
-    """Whether half of the vectors are much nearer to another one of their class than usual in this
-    class, or nearer and a gap follows. Copies count once. A class with fewer than four vectors is
-    not checked."""
-    from scipy.spatial.distance import pdist, squareform
-
-    shares, gaps = [np.zeros(0)], [np.zeros(0)]
+def near_in_class(
+    vectors: Float[np.ndarray, "n d"],
+    labels: Sequence[object],
+    distances: Callable[[Float[np.ndarray, "m d"]], Float[np.ndarray, "m m"]],
+) -> list[Float[np.ndarray, "m near"]]:
+    """For each class, the distances of its vectors to the nearest others of this class, as shares
+    of the median distance there. Copies count once. A class with fewer than four vectors is left
+    out. Empty if this leaves less than half of the vectors."""
+    found = []
     for label in dict.fromkeys(labels):
         own = np.unique(vectors[[one == label for one in labels]], axis=0)[:MAX_COMPARED_IN_PAIRS]
-        if len(own) > 3 and (usual := np.median(away := pdist(own))) > 0:
-            near = np.sort(squareform(away), axis=1)[:, 1 : max(4, len(own) // 2 + 2)]
-            shares.append(near[:, 0] / usual)
-            gaps.append(np.max(near[:, 1:] / near[:, :-1], axis=1))
-    every = np.concatenate(shares)
-    if not len(every) or 2 * len(every) < len(labels):
+        away = distances(own)
+        if len(own) > 3 and (usual := np.median(away[np.triu_indices(len(own), 1)])) > 0:
+            np.fill_diagonal(away, np.inf)
+            found.append(np.sort(away, axis=1)[:, : max(3, len(own) // 2 + 1)] / usual)
+    return found if 2 * sum(map(len, found)) >= len(labels) else []
+
+
+def together_in_space(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
+    """Whether half of the vectors are much nearer to another one of their class than usual in this
+    class, or nearer and a gap follows: see `near_in_class`."""
+    from scipy.spatial.distance import pdist, squareform
+
+    if not (found := near_in_class(vectors, labels, lambda own: squareform(pdist(own)))):
         return False
+    nearest = np.median(np.concatenate([near[:, 0] for near in found]))
+    gaps = [np.max(near[:, 1:] / near[:, :-1], axis=1) for near in found]
     gap = np.median(np.concatenate(gaps)) > MIN_GAP
-    return bool(np.median(every) < (MAX_DISTANCE_BEFORE_GAP if gap else MAX_DISTANCE_WITHIN_THING))
+    return bool(nearest < (MAX_DISTANCE_BEFORE_GAP if gap else MAX_DISTANCE_WITHIN_THING))
 
 
 def warning(names: Sequence[str], labels: Sequence[object], many: str, sign: str = "") -> str:
@@ -98,7 +109,11 @@ def warning(names: Sequence[str], labels: Sequence[object], many: str, sign: str
             "if so, begin the names of those that show one thing alike, such as rex-1.jpg and "
             r"rex-2.jpg, and give --group '([^/]+)-\d+\.'"
         )
+    return told(many, sign or "as their names do", remedy)
+
+
+def told(many: str, sign: str, remedy: str) -> str:
+    """A warning about examples that a `sign` joins."""
     return (
-        f"some {many} may belong together, {sign or 'as their names do'}, and the check would be "
-        f"too optimistic: {remedy}"
+        f"some {many} may belong together, {sign}, and the check would be too optimistic: {remedy}"
     )

@@ -13,7 +13,7 @@ from arml.datasets.folders import LabelledFiles
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import Bad
 from arml.predict.kinds import Asked, Inputs, Labelled, Queries, Shown, is_table
-from arml.predict.together import warning
+from arml.predict.together import told
 from arml.tables.inputs import sheet_at, tell_unanswered
 from arml.tables.kinds import normal, text_of
 from arml.tables.sheet import Sheet, decoded
@@ -93,11 +93,8 @@ class StringInputs(Inputs):
         """Whether many inputs are variants of another one of their class."""
         return False
 
-    def together(self, source: LabelledFiles, x: np.ndarray) -> str:
-        found = super().together(source, x)
-        if not found and self.variants(x, source.labels):
-            found = warning(source.files, source.labels, self.many, _VARIANTS)
-        return found
+    def sign(self, source: LabelledFiles, x: np.ndarray) -> str:
+        return _VARIANTS if self.variants(x, source.labels) else ""
 
     def is_table(self, path: Path) -> bool:
         """Whether the file is a table, of which one column holds the inputs."""
@@ -142,11 +139,8 @@ class StringInputs(Inputs):
             together = {f"row {n}": cell for n, cell in zip(known.lines, every, strict=True)}
             groups = [together[name] or None for name in names]
         elif self.variants(x, labels):
-            asked.tell(
-                f"some {self.many} may belong together, {_VARIANTS}, and the check would be too "
-                "optimistic: if so, name a column with --group that has the same value for those "
-                "of one source, such as a thread"
-            )
+            remedy = "if so, name a column with --group that has the same value for those of one "
+            asked.tell(told(self.many, _VARIANTS, f"{remedy}source, such as a thread"))
         predictor = learner.adapt(x, labels, groups=groups)
         predictor.columns, predictor.target = (column,), asked.target
         if unknown.lines:

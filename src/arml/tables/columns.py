@@ -81,8 +81,8 @@ class Schema:
     """The columns that are not used: the reason by the column's name."""
     hints: tuple[str, ...] = ()
     """Remarks on the examples for the user, a line each."""
-    order: str = ""
-    """The column by which the rows are ordered in time."""
+    clock: AnyColumn | None = None
+    """The column by which the rows are ordered in time, which may be one that is not used."""
 
     def parse(
         self,

@@ -84,6 +84,7 @@ from arml.tables.columns import (
 )
 from arml.tables.kinds import (
     ALLOWED_LEVELS,
+    AnyColumn,
     Cells,
     Dates,
     Declared,
@@ -523,23 +524,24 @@ class TablePredictor(Predictor):
         return {name: read(outputs) for name, outputs in found.items()}
 
     def reliability(self, groups: Any = None) -> Any:
-        """See `PredictorBase`. It names columns that say the same as the answer. If the rows have
+        """See `Predictor`. It names columns that say the same as the answer. If the rows have
         times, it also says how well the earlier ones predict the last fifth."""
         found, times = super().reliability(groups), self.times
         if same := [repr(c.name) for i, c in enumerate(self.schema.columns) if self._tells(i)]:
             said = "says the same as the answer: if new rows do not have it, use --without"
             found = replace(found, notes=(f"{', '.join(same)} {said}",))
-        if times is None or np.sum(~np.isnan(times)) < 2 * MIN_VALUES:
+        clock = self.schema.clock
+        if times is None or clock is None or np.sum(~np.isnan(times)) < 2 * MIN_VALUES:
             return found
         first = np.nanquantile(times, 0.8, method="higher")
         train, test = np.flatnonzero(times < first), np.flatnonzero(times >= first)
         kinds = () if self.classes is None else self.classes
         if len(train) < MIN_VALUES or len({*self.y[train]}) < len(kinds):
             return found
-        rows = f"the last {len(test)} rows by {self.schema.order!r}"
+        rows = f"the last {len(test)} rows by {clock.name!r}"
         if self.classes is not None and len({*self.y[test]}) == 1:
             said = f"{rows} are all {self.classes[self.y[test][0]]}"
-            said += f": if only their dates differ, use --without {self.schema.order!r}"
+            said += f": if only their dates differ, use --without {clock.name!r}"
             return replace(found, notes=(*found.notes, said))
         outputs, y = self._refit(train, test)[self.model], self.y[test]
         said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
@@ -605,7 +607,7 @@ class TablePredictor(Predictor):
     def add(self, x: object, y: object) -> "TablePredictor":
         """As `Predictor.add`. Columns are read as those of the first examples were, but a category
         also has the values of the new rows, unless these were read already."""
-        schema, rows = self.schema, x
+        schema, rows, table = self.schema, x, dict[str, Cells]()
         if not isinstance(rows, ParsedRows):
             table = as_table(x)
             schema = schema.widened(table)
@@ -616,7 +618,12 @@ class TablePredictor(Predictor):
         values = np.concatenate([self.values, rows.values])
         rows = ParsedRows(values, tuple(csr_array(vstack(both)) for both in words))
         answered = _answers(answers, self.learner, len(values))
-        added = TablePredictor(self.learner, schema, rows, *answered, groups)
+        if (times := self.times) is not None:
+            clock, later = schema.clock, np.full(len(values) - len(times), np.nan)
+            if clock is not None and clock.name in table:
+                later = clock.parse(table[clock.name])[0]
+            times = np.append(times, later)
+        added = TablePredictor(self.learner, schema, rows, *answered, groups, times)
         added.target = self.target
         return added
 
@@ -730,8 +737,10 @@ def learned(
     if odd and "+" not in texts:
         last = (*last, f"labels: {', '.join(odd)} count as classes: empty these cells if unknown")
     hints = (*schema.hints, *alike(texts, "labels"), *alike(named, "groups"), *last)
-    by, times = _times(table, schema, ordered[0] if ordered else None, Origin(where, lines, dates))
-    schema = replace(schema, left_out={**reasons, **schema.left_out}, hints=hints, order=by)
+    clock, times = _times(
+        table, schema, ordered[0] if ordered else None, Origin(where, lines, dates)
+    )
+    schema = replace(schema, left_out={**reasons, **schema.left_out}, hints=hints, clock=clock)
     rows = ParsedRows(schema.parse(table, where, lines), schema.words(table))
     return TablePredictor(learner, schema, rows, places, classes, together, times)
 
@@ -761,10 +770,10 @@ def _groups(
 
 def _times(
     table: Mapping[str, Cells], schema: Schema, asked: str | None, origin: Origin
-) -> tuple[str, Float[np.ndarray, " n"] | None]:
+) -> tuple[AnyColumn | None, Float[np.ndarray, " n"] | None]:
     """The column by which rows are ordered in time, and its values."""
     dates = [column.name for column in schema.columns if column.kind == "date"]
-    best: tuple[float, str, Any] = -1.0, "", None
+    best: tuple[float, Any, Any] = -1.0, None, None
     for name in [asked] if asked else [*dates, *schema.left_out]:
         with contextlib.suppress(UnusedColumn, OddCells):
             column, _ = column_of(name, table[name], origin)
@@ -773,8 +782,8 @@ def _times(
             if column.kind == "date" or (asked and column.kind in ("number", "time")):
                 with np.errstate(all="ignore"):
                     rises = abs(np.nan_to_num(np.corrcoef(times[known], known)[0, 1]))
-                best = max(best, (float(rises), name, times), key=lambda one: one[0])
-    if asked and not best[1]:
+                best = max(best, (float(rises), column, times), key=lambda one: one[0])
+    if asked and best[1] is None:
         raise ValueError(f"{origin.where}: {asked!r} gives no order: name numbers or dates")
     return best[1:]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from arml.predict.folds import MAX_COMPARED_IN_PAIRS
+from arml.predict.together import near_in_class
 from arml.texts.head import HASH_BUCKETS, TERM_SLOTS, features, rarity_of
 
 MAX_DISTANCE_OF_VARIANTS = 0.4
@@ -20,16 +20,14 @@ tenth word was replaced, or replies that quote a mail three times as long, it is
 
 def has_variants(vectors: Float[np.ndarray, "n d"], labels: Sequence[object]) -> bool:
     """Whether half of the texts are much nearer to another one of their class than usual in this
-    class. A distance is one minus the cosine of the TF-IDF of n-grams of characters. Copies count
-    once. A class with fewer than four texts is not checked."""
-    slots, shares = vectors[:, -TERM_SLOTS:], [np.zeros(0)]
+    class: see `near_in_class`. A distance is one minus the cosine of the TF-IDF of n-grams of
+    characters."""
+    slots = vectors[:, -TERM_SLOTS:]
     rarity = rarity_of(slots, np.ones(len(slots)))
-    for label in dict.fromkeys(labels):
-        own = np.unique(slots[[one == label for one in labels]], axis=0)[:MAX_COMPARED_IN_PAIRS]
+
+    def distances(own: Float[np.ndarray, "m slots"]) -> Float[np.ndarray, "m m"]:
         grams = features(own, rarity)[:, HASH_BUCKETS:]  # of length 1 / sqrt(2)
-        away = 1 - 2 * (grams @ grams.T).toarray()
-        if len(own) > 3 and (usual := np.median(away[np.triu_indices(len(own), 1)])) > 0:
-            np.fill_diagonal(away, np.inf)
-            shares.append(away.min(axis=1) / usual)
-    every = np.concatenate(shares)
-    return 2 * len(every) >= len(labels) and bool(np.median(every) < MAX_DISTANCE_OF_VARIANTS)
+        return np.asarray(1 - 2 * (grams @ grams.T).toarray())
+
+    nearest = [near[:, 0] for near in near_in_class(slots, labels, distances)]
+    return bool(nearest) and bool(np.median(np.concatenate(nearest)) < MAX_DISTANCE_OF_VARIANTS)
