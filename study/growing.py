@@ -52,7 +52,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 import arml
-from arml.algorithms.arml_extensions import Evidence, ExtendedARML, Templates, without_vertex
+from arml.algorithms.arml_extensions import Evidence, ExtendedARML, Templates
 from arml.core.episodes import Examples, Task, TaskDistribution
 from arml.core.learner import Adapted, Code, Loss, MetaLearner
 from arml.experiment.options import Experiment
@@ -568,15 +568,6 @@ def with_owned(learner: ExtendedARML, part: slice, trained: MetaLearner) -> Exte
         lambda rows, own: rows.at[part].set(own), learner.modulate, trained.learner.modulate
     )
     return replace(learner, modulate=owned)
-
-
-def without(learner: ExtendedARML, vertex: int) -> ExtendedARML:
-    """The learner without one vertex, grown or not."""
-    count, choose = len(_graph(learner).vertices), learner.choose
-    if isinstance(choose, BestFit) and vertex >= count - choose.grown:
-        left = jnp.delete(choose.handicaps, vertex - (count - choose.grown))
-        learner = replace(learner, choose=BestFit(left) if len(left) else None)
-    return without_vertex(learner, vertex)
 
 
 # Streams, and the table of the ways.

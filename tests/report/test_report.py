@@ -14,7 +14,7 @@ from rich.console import Console
 
 from arml.report import graphs, tables
 from arml.report.curves import learning_curves, render, save_figure
-from arml.report.page import write_page
+from arml.report.page import read_runs, sections_of, write_page
 from arml.report.tables import comparable, make_rows
 from arml.results.files import RunError, append_metric, write_json
 from arml.results.folder import Result, RunFiles, read_run
@@ -232,6 +232,11 @@ def test_learning_curves_of_little_are_drawn(metrics: list[dict[str, Any]], metr
     assert render(learning_curves([run], metric), "svg").startswith(b"<?xml")
 
 
+def write(folders: list[Path], out: Path) -> None:
+    runs = read_runs(folders)
+    write_page(runs, sections_of(runs), out)
+
+
 def page_of(text: str) -> tuple[ET.Element, str]:
     """The elements of a page, which is XML, too, and its text."""
     page = ET.fromstring(text.partition("\n")[2])
@@ -242,9 +247,9 @@ def test_the_page_is_whole_escaped_and_needs_nothing_else(tmp_path: Path) -> Non
     first = make_run(tmp_path / "maml")
     second = make_run(tmp_path / "arml", "regression2d/arml")
     write_json(second / "explain" / "explain.json", explanation())
-    write_page([first, second], tmp_path / "out" / "report.html")
+    write([first, second], tmp_path / "out" / "report.html")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    write_page([first, second], tmp_path / "again.html")
+    write([first, second], tmp_path / "again.html")
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == text
     page, said = page_of(text)
     assert not [*page.iter("script"), *page.iter("link")]
@@ -266,11 +271,11 @@ def test_a_page_of_a_run_without_a_score_says_what_to_run_first(tmp_path: Path) 
     run = make_run(tmp_path / "maml")
     (run / "result.json").unlink()
     with pytest.raises(RunError, match=r"run `arml evaluate .*maml` first"):
-        write_page([run], tmp_path / "report.html")
+        write([run], tmp_path / "report.html")
     with pytest.raises(RunError, match="`arml train RECIPE --run"):
-        write_page([tmp_path / "none"], tmp_path / "report.html")
+        write([tmp_path / "none"], tmp_path / "report.html")
     with pytest.raises(RunError, match="one or more run folders"):
-        write_page([], tmp_path / "report.html")
+        write([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
 
 
@@ -280,7 +285,7 @@ def test_the_page_says_who_won_and_what_the_graph_means(tmp_path: Path) -> None:
     for reach, said in ((True, "would change by 12.5%"), (False, "so they have no meaning")):
         links = {"vertex_links_reach_tasks": reach, "vertex_links_effect": 0.125}
         write_json(arml / "explain" / "explain.json", {**explanation(), **links})
-        write_page([maml, arml], tmp_path / "report.html")
+        write([maml, arml], tmp_path / "report.html")
         _, text = page_of((tmp_path / "report.html").read_text(encoding="utf-8"))
         assert said in text
         assert (

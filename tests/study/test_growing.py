@@ -11,7 +11,6 @@ import pytest
 
 import arml
 from arml.algorithms.arml_extensions import with_own_layers
-from arml.experiment.contract import same
 from arml.nn.networks import MLPOptions
 from arml.report.tables import markdown
 from arml.results.files import read_json
@@ -38,7 +37,6 @@ from study.growing import (
     signature,
     signatures,
     with_vertex,
-    without,
 )
 from study.replay import kept
 
@@ -158,11 +156,6 @@ def predicted(learner, support, x):
 
 def outputs(learner, task):
     return np.asarray(predicted(learner, task.support, task.query.x))
-
-
-def test_what_is_taken_out_is_what_was_put_in(two):
-    back = without(with_vertex(two, np.zeros(4), np.array([1.0, 3.0])), 2)
-    same(back, two)
 
 
 def test_a_new_vertex_owns_the_blend(two):

@@ -38,7 +38,7 @@ from arml.photographs.inputs import frame_of
 from arml.predict.base import TaskLearner
 from arml.predict.kinds import inputs_of, untrained
 from arml.predict.loading import load
-from arml.results.files import Json
+from arml.results.files import Json, brief
 
 LOCAL_HOST = "127.0.0.1"
 REQUEST_SECONDS = 5.0
@@ -117,7 +117,7 @@ def _answering(
                     return Response(status_code=400)
                 return JSONResponse(await run_in_threadpool(answer, content))
         except ValueError as error:
-            return JSONResponse({"error": " ".join(str(error).split())}, 400)
+            return JSONResponse({"error": brief(error)}, 400)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:

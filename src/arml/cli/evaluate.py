@@ -303,13 +303,14 @@ def report_command(arguments: Sequence[str]) -> None:
     if kind not in (".html", ".htm", ".csv", ".tex", ".md"):
         raise ValueError(f"--out must end in .html, .csv, .tex or .md, got {options.out}")
     folders = [run for folder in options.folders for run in seeds_in(folder) or [folder]]
-    sections = sections_of(read_runs(folders), options.against)
+    runs = read_runs(folders)
+    sections = sections_of(runs, options.against)
     for one in sections:
         say(Console(), terminal(one.table()), *([one.why] if one.why else []))
     if options.out is None:
         return
     if kind in (".html", ".htm"):
-        write_page(folders, options.out, options.against)
+        write_page(runs, sections, options.out)
     else:
         verdicts = [one.verdicts for one in sections if one.verdicts is not None]
         if len(verdicts) != 1:

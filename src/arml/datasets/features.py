@@ -40,6 +40,7 @@ from arml.results.files import (
     Json,
     JsonView,
     Text,
+    brief,
     checksum,
     digest_of,
     read_as,
@@ -160,29 +161,18 @@ class Extractor:
             )
 
     def _open(self, output: str | None, threads: int) -> None:
-        import onnxruntime
-
         if not self.path.is_file():
             raise ValueError(f"no ONNX model at {self.path}: check the path")
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = threads
         try:
             data, outside = read_model(self.path)
-            lengths = [len(weights) for weights in outside.values()]
-            options.add_external_initializers_from_files_in_memory(
-                [*outside], [*outside.values()], lengths
-            )
-            given = {"sess_options": options, "providers": ["CPUExecutionProvider"]}
-            # Any: onnxruntime has no types.
-            self._session: Any = onnxruntime.InferenceSession(data, **given)
+            self._session = session_of(data, outside, threads)
             names = [one.name for one in self._session.get_outputs()]
             if output is not None and output not in names:
                 inside = _with_output(data, output, names)
-                self._session = onnxruntime.InferenceSession(inside, **given)
+                self._session = session_of(inside, outside, threads)
         except Exception as error:  # onnxruntime's errors share no class of their own
             raise ValueError(
-                f"{self.path}: expected an ONNX model, got: {_brief(error)}"
+                f"{self.path}: expected an ONNX model, got: {brief(error, 200)}"
             ) from error
         self._sha256 = _digest(data, outside)
         # The name of CLIP's embedding.
@@ -223,7 +213,7 @@ class Extractor:
         try:
             (y,) = self._session.run([self.output], {self.input: x, **self.texts})
         except Exception as error:  # onnxruntime's errors share no class of their own
-            raise ValueError(f"the model failed on a batch: {_brief(error)}") from error
+            raise ValueError(f"the model failed on a batch: {brief(error, 200)}") from error
         shape = list(y.shape)
         if y.ndim not in (2, 3, 4) or y.dtype.kind != "f" or len(y) != len(x):
             raise ValueError(
@@ -290,6 +280,23 @@ def read_model(path: Path) -> tuple[bytes, dict[str, bytes]]:
     return data, outside
 
 
+def session_of(data: bytes, outside: Mapping[str, bytes], threads: int) -> Any:
+    """The session of ONNX Runtime, which has no types, for what `read_model` returned."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, threads
+    lengths = [len(weights) for weights in outside.values()]
+    options.add_external_initializers_from_files_in_memory([*outside], [*outside.values()], lengths)
+    return onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+
+
+def folders_of(model: Path) -> list[Path]:
+    """The folders in which the other files of a model may be: its own, and the one above if that is
+    named onnx."""
+    return [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
+
+
 def _digest(data: bytes, outside: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256(data)
     for weights in outside.values():
@@ -304,8 +311,8 @@ def extractor_of(model: Path | str, given: JsonView, **otherwise: Any) -> Extrac
     read."""
     path = Path(model)
     given = {name: value for name, value in given.items() if value is not None}
-    places = [path.parent, *([path.parent.parent] if path.parent.name == "onnx" else [])]
-    file = next(filter(Path.is_file, (place / PREPROCESSOR_CONFIG for place in places)), None)
+    files = (folder / PREPROCESSOR_CONFIG for folder in folders_of(path))
+    file = next(filter(Path.is_file, files), None)
     try:
         stated, doubts = _prepared(read_json(file)) if file and path != PHOTOS_MODEL else ({}, [])
     except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError) as error:
@@ -403,10 +410,6 @@ def _before(path: Path, output: str) -> str | None:
 
 def _of_pictures(shape: Sequence[Any]) -> bool:
     return len(shape) == 4 and (3 in (shape[1], shape[3]) or isinstance(shape[1], str | None))
-
-
-def _brief(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def remade(about: JsonView, model: Path | str | None = None, threads: int = 0) -> Extractor:

@@ -22,7 +22,7 @@ from msgspec import convert
 from arml.datasets.archives import Box, open_members
 from arml.datasets.folders import SPLIT_PARTS, Parts, has_suffix
 from arml.datasets.splits import cut, drawn
-from arml.results.files import read_json
+from arml.results.files import brief, read_json
 
 DATA_FOLDER = Path(str(resources("arml"))) / "data"
 SPLITS_FOLDER = DATA_FOLDER / "splits"
@@ -178,7 +178,7 @@ def classes_of(layout: str, files: Files) -> Classes:
     except LookupError as error:
         problem = f"they lack {' '.join(map(ascii, error.args))}"
     except (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        problem = " ".join(str(error).split())[:200]
+        problem = brief(error, 200)
     if problem or not classes:
         shown = ", ".join(sorted({str(path) for path in files.pictures.values()})) or "no pictures"
         raise ValueError(

@@ -33,6 +33,7 @@ from arml.experiment.options import NETWORKS, TASKS
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.plugins.loading import announced, place_in_plugin
 from arml.plugins.sources import package_of, source_of
+from arml.results.files import brief
 from arml.tasks.functions import functions_2d
 from arml.tasks.splits import TasksOptions, splits_of
 from arml.training import checkpoint
@@ -525,7 +526,7 @@ def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:
     try:
         run()
     except Exception as error:  # of any kind: a plug-in's own code runs here
-        said, place = " ".join(str(error).split()), place_in_plugin(error)
+        said, place = brief(error), place_in_plugin(error)
         if not isinstance(error, AssertionError | ValueError | TypeError):
             said = f"{type(error).__name__}: {said}"
         return Finding(subject, name, said, False, place)

@@ -29,6 +29,7 @@ from arml.experiment.workers import Job, Stopping, carry_out
 from arml.results.files import (
     Json,
     RunError,
+    brief,
     cannot_write,
     drop_half_line,
     locked,
@@ -246,7 +247,7 @@ def opened(
         except RunError:
             raise
         except Exception as error:  # of any kind: Optuna reads the file
-            text = " ".join(str(error).split())[:200]
+            text = brief(error, 200)
             where, what = "--storage", "check the address, and that the server runs"
             if storage is None:
                 where, what = str(folder / JOURNAL_FILE), "restore it, or use a new folder"

@@ -30,7 +30,7 @@ from safetensors.numpy import load_file
 
 from arml.nn.networks import BaseNetwork, Conv2d, ConvBlock, Linear
 from arml.nn.residual import Norm
-from arml.results.files import Json, RunError
+from arml.results.files import Json, RunError, brief
 
 State = Mapping[str, np.ndarray]
 Layer = dict[str, Any]
@@ -59,7 +59,7 @@ def read_state(file: Path | str) -> State:
     except RunError:
         raise
     except Exception as error:  # damaged files, and objects that are refused, of many kinds
-        why = " ".join(str(error).split())[:160]
+        why = brief(error, 160)
         raise RunError(
             f"{file}: expected a safetensors file, or a PyTorch file of only tensors ({why}); "
             "save only the state_dict"

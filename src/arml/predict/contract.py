@@ -14,6 +14,7 @@ from arml.predict.base import CAPABILITIES, Predictor, TaskLearner
 from arml.predict.kinds import named_kind
 from arml.predict.loading import load, load_predictor
 from arml.predict.reliability import Evaluation
+from arml.results.files import brief
 
 Labels = list[Any]
 """The labels of examples, or their numbers."""
@@ -55,7 +56,7 @@ def check_predictor(subject: str, learner: TaskLearner, x: object, y: Labels) ->
     try:
         predictor = learner.adapt(x, y)
     except Exception as error:  # a user's own code runs here
-        yield Finding(subject, "learns_its_examples", " ".join(str(error).split()), False)
+        yield Finding(subject, "learns_its_examples", brief(error), False)
         return
     for one in CHECKS:
         yield found_by(subject, one.__name__.removeprefix("check_"), partial(one, predictor, x, y))

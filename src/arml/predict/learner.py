@@ -60,7 +60,7 @@ from arml.predict.models import Choice, Function, Numeric
 from arml.predict.onnx import ANY_QUERIES
 from arml.predict.reliability import MODELS_IN_WORDS, NumberReliability
 from arml.predict.scikit import facts_of, remade
-from arml.results.files import Json, JsonView, RunError, read_arrays, read_as, write_arrays
+from arml.results.files import Json, JsonView, RunError, brief, read_arrays, read_as, write_arrays
 from arml.results.folder import CONFIG_FILE
 from arml.training.checkpoint import filled, named
 from arml.training.evaluate import concatenated, looks
@@ -315,7 +315,7 @@ def read_learner(folder: Path) -> tuple[FewShotLearner, LearnedTask | None]:
     try:
         blank = eqx.filter_eval_shape(initial, experiment, problem)
     except Exception as error:
-        first = " ".join(str(error).split())[:200]
+        first = brief(error, 200)
         raise RunError(f"{where}: its options do not build a learner: {first}") from error
     wanted = {name: array.shape for name, array in named(blank).items()}
     if wanted != {name: array.shape for name, array in arrays.items()}:

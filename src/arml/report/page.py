@@ -174,11 +174,9 @@ def _section(rows: list[Row], places: Mapping[int, Path], against: str | None) -
         return Section(rows, None, f"No verdicts: {error}.")
 
 
-def write_page(folders: Sequence[Path], out: Path, against: str | None = None) -> None:
-    """Write the report of run folders as one self-contained HTML file, atomically. **Raises**
-    `RunError` as `read_runs` and `sections_of`, or if `out` cannot be written."""
-    evaluated = read_runs(folders)
-    sections = sections_of(evaluated, against)
+def write_page(evaluated: Sequence[Evaluated], sections: Sequence[Section], out: Path) -> None:
+    """Write the report of runs, and of their sections, as one self-contained HTML file, atomically.
+    **Raises** `RunError` if `out` cannot be written."""
     rows = [row for one in sections for row in one.rows]
     by_metric: dict[str, list[RunFiles]] = {}
     for run, result in evaluated:

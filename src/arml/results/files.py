@@ -32,6 +32,11 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 
 
+def brief(error: BaseException, most: int | None = None) -> str:
+    """The text of an error in one line, of at most `most` letters."""
+    return " ".join(str(error).split())[:most]
+
+
 class RunError(ValueError):
     """A file or folder that cannot be read or written: one line, with a remedy."""
 

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from arml.results.files import brief
 from arml.results.machine import extra
 from arml.tables.columns import as_table
 from arml.tables.kinds import (
@@ -310,7 +311,7 @@ def _reading(name: str, ending: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = " ".join(str(error).split())[:120]
+        said = brief(error, 120)
         raise ValueError(f"{name}: cannot be read as .{ending}: {said}") from error
 
 

