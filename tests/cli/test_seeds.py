@@ -96,6 +96,15 @@ def test_a_report_has_a_verdict_for_each_recipe(place, tmp_path, evaluated, comm
         (f"--out {tmp_path / 'a.pdf'}", "--out must end in .html, .csv, .tex or .md"),
     ):
         assert says in command(*runs, more, code=2)[1]
+    command("evaluate", sides[1] / "seed-0", "--tasks 30")  # on other tasks than the rest
+    said = command(*runs, "--against regression2d/anil --out", tmp_path / "a.md", code=2)[1]
+    assert (
+        "a.md holds one table, of runs with one protocol. These runs have 2 (regression2d/" in said
+    )
+    assert "on 30 test tasks" in said
+    said = command("report", sides[1] / "seed-0", "--out", tmp_path / "a.md", code=2)[1]
+    assert "a.md holds differences of two recipes or more. These runs are of one recipe." in said
+    assert arml.compare(sides[0], sides[1] / "seed-1").runs == (2, 1)
 
 
 def test_a_comparison_keeps_the_scores_of_both_sides_for_the_report(

@@ -154,7 +154,9 @@ def test_a_class_of_one_example_or_of_its_copies_stays_and_is_not_checked():
     assert all(seen)
     assert found.checked.tolist() == [0, 1, 2, 3, 4, 5]
     assert {*found.by_class} == {"ash", "elm"}
-    assert "not checked, because each has one distinct example: oak" in found.lines("abcdefgh")
+    unchecked = "not checked, because each has one distinct example: oak"
+    assert unchecked in found.lines("abcdefgh")
+    assert str(found).endswith(unchecked)
     alone = classification_reliability(refit, y[2:], KINDS, np.array([0, 1, 2, 3, 4, 4]))
     assert "only one class could be checked" in str(alone.lines("abcdef"))
     lone = classification_reliability(refit, np.array([0, 1, 2, 2]), KINDS, np.array([0, 1, 2, 2]))

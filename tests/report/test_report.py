@@ -103,6 +103,16 @@ def test_results_of_other_options_are_rows_of_their_own() -> None:
     assert not any("[" in name for name in tables.labels(rows[:1]))
 
 
+def test_options_that_differ_name_the_rows(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / f"{i}", seed=i, rate=i // 2, options="ab"[i // 2]) for i in (0, 1, 2)
+    ]
+    other = make_run(tmp_path / "other", "regression2d/arml", options="c")
+    (section,) = sections_of(read_runs([*runs, other]))
+    names = sorted(name.partition("[")[2] for name in tables.labels(section.rows))
+    assert names == ["", "options rate 0]", "options rate 1]"]
+
+
 def text_of(rows: list[tables.Row]) -> str:
     return tables.markdown(tables.table_of(rows))
 

@@ -38,7 +38,7 @@ def test_neither_the_order_of_examples_nor_a_data_set_in_place_of_arrays_changes
     order = np.argsort(RNG.permutation(72) + 1000 * (LABELS % 5), kind="stable")
     shuffled = arml.Splits.of_classes((X[order], LABELS[order]), **SHAPE)
     assert classes_of(shuffled.test) == classes_of(whole.test)
-    pairs = arml.Splits.of_classes([*zip(X, map(int, LABELS), strict=True)], **SHAPE)
+    pairs = arml.Splits.of_classes([*zip(X, map(float, LABELS), strict=True)], **SHAPE)
     assert pairs.test.identity() == whole.test.identity()
     named = [{"image": x, "label": np.int64(y)} for x, y in zip(X, LABELS, strict=True)]
     assert arml.Splits.of_classes(named, **SHAPE).test.identity() == whole.test.identity()
@@ -99,11 +99,19 @@ def test_folders_are_families(tmp_path, monkeypatch):
     [
         ((X, LABELS[:5]), "own: expected a label for each input, got 72 inputs and 5 labels"),
         ((X[:18], LABELS[:18]), "own: expected at least 3 .* classes"),
-        ((X[::3], LABELS[::3]), "own: expected at least 5 images of each class"),
+        ((X[::3], LABELS[::3]), "own: expected at least 5 examples of each class"),
         ([(1, 2, 3)], "own: expected pictures or vectors of numbers, got an array of int64 and"),
         ([1, 2], "own: expected a folder, a pair of arrays .x, y., or a data set of pairs"),
         ([(picture(0), 0), (picture(0, 8), 0)], "own: expected inputs of one shape, got"),
-        ("folder", "expected a size for the pictures of folder, got none: give size=84"),
+        ("tests", "expected a size for the pictures of tests, got none: give size=84"),
+        ("no-folder", "nothing at no-folder: check the path"),
+        ((X, [*LABELS[1:], None]), "own: expected a text or a number as the label .*, got None: d"),
+        ((X, [*LABELS[1:], np.nan]), "own: expected a text or a number as the label .*, got nan"),
+        ((X, np.eye(12)[LABELS]), r"got an array of shape \(12,\): drop .* \(argmax\)"),
+        ([(picture(0).astype(int), 0)], r"own: expected pixels of 8 bits .*, got int64: convert"),
+        ([(picture(0), 0), (picture(0) / 255, 0)], "expected pixels of one type, got float32 and"),
+        ({}, "expected one family or more with inputs of one shape, got none"),
+        ({"a": (X, LABELS), "b": (X[:, :2], LABELS)}, r"got a with \(3,\), b with \(2,\)"),
     ],
 )
 def test_other_data_are_one_line(data, said):

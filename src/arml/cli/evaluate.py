@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from arml.cli.adapt import asked_of
 from arml.cli.console import Display, Shown, parse, print_json, refuse, say, tell
-from arml.report.tables import comparable, grid, make_rows, table_of, terminal
+from arml.report.tables import comparable, grid, labels, make_rows, table_of, terminal
 from arml.results.files import Json, RunError, check_writable, write_json, write_text
 from arml.results.folder import Result, read_config, seeds_in
 from arml.results.scores import format_score
@@ -313,16 +313,18 @@ def report_command(arguments: Sequence[str]) -> None:
         write_page(runs, sections, options.out)
     else:
         verdicts = [one.verdicts for one in sections if one.verdicts is not None]
-        if len(verdicts) != 1:
+        if len(sections) != 1:
             parts = "; ".join(
-                f"{len(one.rows)} recipe{'s' * (len(one.rows) > 1)}, {one.table().title}{one.why}"
-                for one in sections
+                f"{', '.join(labels(one.rows))}: {one.table().caption}" for one in sections
             )
             raise ValueError(
-                f"{options.out} holds one table, of two recipes or more with one protocol. These "
-                f"runs have {len(sections)} protocols ({parts}): name runs of one of them, or "
-                "evaluate all with the same options"
+                f"{options.out} holds one table, of runs with one protocol. These runs have "
+                f"{len(sections)} ({parts}): name runs of one of them, or evaluate all with the "
+                "same options"
             )
+        if not verdicts:
+            why = sections[0].why or "These runs are of one recipe."
+            raise ValueError(f"{options.out} holds differences of two recipes or more. {why}")
         found = verdicts[0]
         write = {".csv": found.to_csv, ".tex": found.to_latex, ".md": found.to_markdown}[kind]
         write_text(options.out, write())

@@ -29,6 +29,8 @@ def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamil
     **Raises** `ValueError` in one line for other data.
     """
     if isinstance(data, str | Path):
+        if not Path(data).exists():
+            raise ValueError(f"nothing at {data}: check the path")
         if size is None:
             raise ValueError(f"expected a size for the pictures of {data}, got none: give size=84")
         return replace(load_families([data], size=size)[0], name=name)
@@ -48,7 +50,12 @@ def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamil
             f"{name}: expected inputs of one shape, got {' and '.join(map(str, [*shapes][:2]))}: "
             "give size=84 for pictures"
         )
-    names = [str(np.asarray(label).item()) for label in labels]
+    if len(types := sorted({str(array.dtype) for array in arrays})) > 1:
+        raise ValueError(
+            f"{name}: expected pixels of one type, got {' and '.join(types)}: divide those of 8 "
+            "bits by 255"
+        )
+    names = [class_name(label, name) for label in labels]
     order = sorted(range(len(names)), key=names.__getitem__)
     images = np.stack([arrays[i] for i in order])
     if images.dtype.kind == "f" and not np.all(np.isfinite(images)):
@@ -57,6 +64,20 @@ def family_of(name: str, data: object, *, size: int | None = None) -> ImageFamil
     said = f"{images.dtype} {images.shape} {[*sizes]} {[*sizes.values()]}"
     digest = hashlib.sha256(said.encode() + images.tobytes()).hexdigest()
     return ImageFamily(name, tuple(sizes), images, np.array([*sizes.values()]), digest)
+
+
+def class_name(label: object, where: str) -> str:
+    """The name of a class, from its label; 1 and 1.0 are one. **Raises** `ValueError` for a label
+    that is missing, or no single value."""
+    array = np.asarray(label)
+    value = array.item() if array.size == 1 else None
+    if value is None or value != value or not str(value).strip():
+        got = f"an array of shape {array.shape}" if array.size != 1 else repr(value)
+        raise ValueError(
+            f"{where}: expected a text or a number as the label of each input, got {got}: drop "
+            "inputs without a label, or turn a vector of zeros and a one into its place (argmax)"
+        )
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _pairs(name: str, data: Any) -> list[list[Any]]:
@@ -84,6 +105,11 @@ def _input(name: str, item: object, size: int | None) -> np.ndarray:
         raise ValueError(
             f"{name}: expected pictures or vectors of numbers, got an array of {array.dtype} and "
             f"shape {array.shape}"
+        )
+    if array.ndim == 3 and array.dtype.kind in "ui" and array.dtype != np.uint8:
+        raise ValueError(
+            f"{name}: expected pixels of 8 bits (uint8, 0 to 255) or floats (0 to 1), got "
+            f"{array.dtype}: convert them"
         )
     if array.dtype != np.uint8 or array.ndim == 1:
         array = array.astype(np.float32)

@@ -95,7 +95,7 @@ def check_split(families: Iterable[ImageFamily]) -> None:
         named = [name for part in SPLIT_PARTS for name in parts.get(part, ())]
         problem = ""
         if set(parts) != set(SPLIT_PARTS):
-            problem = f"it has no parts {', '.join(SPLIT_PARTS)}"
+            problem = f"it has the parts {', '.join(parts) or 'none'}, not {', '.join(SPLIT_PARTS)}"
         elif len(set(named)) < len(named):
             problem = "it has a class twice"
         elif lacking := set(named) - set(family.classes):

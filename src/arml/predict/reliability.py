@@ -237,21 +237,16 @@ class Reliability(Evaluation):
 
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words. `names` are the names of the examples in the support set."""
-        lines, present = [str(self), *self.notes], np.unique(self.labels)
-        if len(present) == 1:
-            lines.append("only one class could be checked, so this result says little")
-        elif warning := self.warning:
-            lines.append(warning)
-        elif len(present) and np.bincount(self.labels).max() == 2:
-            lines.append(
-                "with two examples of each class, each is predicted from half of the examples: "
-                "new inputs are predicted from all, which is likely better"
-            )
-        missed = [str(label) for label in self.classes.tolist() if label not in self.by_class]
-        if len(present) and missed:
-            one = "group" if self.grouped else "distinct example"
-            lines.append(f"not checked, because each has one {one}: {_some(missed)}")
-        lines += _equal(self.copies, self.conflicts, names, "labels")
+        lines, present, limits = [self._said, *self.notes], np.unique(self.labels), self._limits
+        if len(present) > 1:
+            if warning := self.warning:
+                lines.append(warning)
+            elif np.bincount(self.labels).max() == 2:
+                lines.append(
+                    "with two examples of each class, each is predicted from half of the "
+                    "examples: new inputs are predicted from all, which is likely better"
+                )
+        lines += [*limits, *_equal(self.copies, self.conflicts, names, "labels")]
         odd = [f"check {names[self.checked[i]]}: {self.mistake(i)}" for i in self.mistakes]
         return lines + _first(odd, "more examples that were predicted as another class")
 
@@ -263,7 +258,23 @@ class Reliability(Evaluation):
         more = f" in {few} groups" if self.grouped else f", {few} of them distinct"
         return counted + more * (few < n)
 
+    @property
+    def _limits(self) -> list[str]:
+        """Which classes could not be checked."""
+        if not len(self.labels):
+            return []
+        missed = [str(label) for label in self.classes.tolist() if label not in self.by_class]
+        one = "group" if self.grouped else "distinct example"
+        alone = "only one class could be checked, so this result says little"
+        return [alone] * (len(self.classes) - len(missed) == 1) + [
+            f"not checked, because each has one {one}: {_some(missed)}"
+        ] * bool(missed)
+
     def __str__(self) -> str:
+        return "; ".join([self._said, *self._limits])
+
+    @property
+    def _said(self) -> str:
         if not len(self.labels):
             return (
                 "the predictor and its probabilities cannot be checked, because no class has two "

@@ -143,7 +143,28 @@ def read_runs(folders: Sequence[Path]) -> list[Evaluated]:
                 f"{run.folder}` first, without --split, --steps, --ways, --shots and --out"
             )
         runs.append(Evaluated(run, run.result))
-    return runs
+    return [Evaluated(run.files, {**run.result, "options": _options(run, runs)}) for run in runs]
+
+
+def _options(run: Evaluated, runs: Sequence[Evaluated]) -> str | None:
+    """The options of a run that differ between runs of its recipe; if none do, their digest."""
+    others = {
+        one.result.get("options"): _flat(one.files.config.get("experiment"))
+        for one in reversed(runs)
+        if one.result["recipe"] == run.result["recipe"]
+    }
+    own = others[run.result.get("options")]
+    keys = sorted({key for other in others.values() for key in {*own} | {*other}} - {".seed"})
+    odd = [key for key in keys if any(own.get(key) != other.get(key) for other in others.values())]
+    said = ", ".join(f"{key.rpartition('.')[2]} {own.get(key)}" for key in odd)
+    return said or run.result.get("options")
+
+
+def _flat(options: object, name: str = "") -> dict[str, object]:
+    """Nested options by their path."""
+    if not isinstance(options, dict):
+        return {name: options} if name else {}
+    return {k: v for key, one in options.items() for k, v in _flat(one, f"{name}.{key}").items()}
 
 
 def sections_of(runs: Sequence[Evaluated], against: str | None = None) -> list[Section]:

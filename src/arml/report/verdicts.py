@@ -175,7 +175,7 @@ def told(found: Comparison) -> str:
 
 
 @overload
-def compare(a: Scores | Sequence[Scores], b: Scores | Sequence[Scores]) -> Comparison: ...
+def compare(a: object, b: object) -> Comparison: ...
 @overload
 def compare(a: Mapping[str, Any], *, against: str | None = None) -> Verdicts: ...
 def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison | Verdicts:
@@ -190,10 +190,10 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
 
     **Arguments**
 
-    - `a`, `b`: two methods, each as the scores of one training, or of several independent ones;
-      the result is the mean of `a - b`.
-    - Or only `a`: methods by name, each as scores, a run that was evaluated (`arml.Run`, or its
-      folder), a folder of seeds, or a sequence of these.
+    - `a`, `b`: two methods, each as scores, a run that was evaluated (`arml.Run`, or its folder), a
+      folder of seeds, or a sequence of these, which are independent trainings. The result is the
+      mean of `a - b`.
+    - Or only `a`: a mapping of such methods by name.
     - `against`: the name of the method that the others are compared with; the first if not given.
 
     With two trainings of each the interval of a difference is over trainings and tasks. With one it
@@ -205,15 +205,15 @@ def compare(a: Any, b: Any = None, *, against: str | None = None) -> Comparison 
     **Raises** `ValueError` in one line if a method has no scores or one training twice, or not all
     were scored on the same tasks.
     """
+    known: dict[Path, Scores] = {}
     if not isinstance(a, Mapping):
         if b is None or against is not None:
             raise ValueError("expected two methods, or a mapping of methods by name and against=")
-        return compare_two(a, b)
+        return compare_two(*(scores_of(side, known) for side in (a, b)))
     if b is not None:
         raise ValueError(
             "expected one mapping of methods, got a second argument: put it into the mapping"
         )
-    known: dict[Path, Scores] = {}
     methods = {str(name): scores_of(what, known) for name, what in a.items()}
     if len(methods) < 2 or not all(methods.values()):
         raise ValueError(

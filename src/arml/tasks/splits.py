@@ -15,7 +15,7 @@ from msgspec import Meta
 from arml.core.checks import MAX_COUNT, Options, Size
 from arml.core.episodes import TaskDistribution, Tasks
 from arml.core.own_tasks import as_tasks, own_of
-from arml.datasets.arrays import family_of
+from arml.datasets.arrays import class_name, family_of
 from arml.datasets.folders import (
     SPLIT_PARTS,
     ImageFamily,
@@ -74,9 +74,11 @@ class Splits(NamedTuple):
 
         **Arguments**
 
-        - `data`: a pair `(x, y)` of arrays `[n, *features]` and `[n]`, the path of a folder or zip
-          with a folder of pictures for each class, or a data set whose items are pairs of an input
-          and a label (`arml.datasets.arrays`); or several of these by the name of their family.
+        - `data`: a pair `(x, y)` of arrays, where `x` are vectors `[n, features]`, or pictures `[n,
+          h, w]` or `[n, h, w, 1 or 3]` of 8 bits or floats, and `y` are labels `[n]`; the path of a
+          folder or zip with a folder of pictures for each class; or a data set whose items are
+          pairs of an input and a label (`arml.datasets.arrays`). Or several of these by the name of
+          their family.
         - `ways`, `shots`, `queries`: classes of a task, support and query examples of each.
         - `size`: pictures become `size x size` pixels; needed for folders.
         - `seed`: seeds the split; it does not depend on the order of the classes.
@@ -87,8 +89,17 @@ class Splits(NamedTuple):
         name = family_name(Path(data)) if isinstance(data, str | Path) else "own"
         several = data if isinstance(data, Mapping) else {name: data}
         families = [family_of(name, one, size=size) for name, one in several.items()]
+        if len({family.images.shape[1:] for family in families}) != 1:
+            got = [f"{family.name} with {family.images.shape[1:]}" for family in families]
+            raise ValueError(
+                "expected one family or more with inputs of one shape, got "
+                f"{', '.join(got) or 'none'}: give size=84 for pictures"
+            )
         if parts is not None:
-            split = {part: [*map(str, labels)] for part, labels in parts.items()}
+            split = {
+                part: [class_name(label, part) for label in labels]
+                for part, labels in parts.items()
+            }
             families = [
                 replace(f, split=split, digest=checksum([f.digest, split])) for f in families
             ]
@@ -209,9 +220,9 @@ class EpisodeOptions(Options):
         for name in classes:
             if counts[name] < each:
                 raise TooFewError(
-                    f"{family}: expected at least {each} images of each class ({self.shots} shots "
-                    f"and {self.queries} queries), got {counts[name]} in {name!r}; lower the shots "
-                    "or queries, or add images"
+                    f"{family}: expected at least {each} examples of each class ({self.shots} "
+                    f"shots and {self.queries} queries), got {counts[name]} in {name!r}; lower the "
+                    "shots or queries, or add examples"
                 )
 
     def check(self) -> None:
