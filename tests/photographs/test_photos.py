@@ -164,7 +164,7 @@ def test_a_prior_multiplies_the_odds(predictor, learner, tmp_path):
         assert moved.add(pictures[:1], ["red"]).prior_in_words.startswith("answers assume")
     np.testing.assert_array_equal(predictor.predict_proba(pictures), chances)  # as it was
     assert "worse" not in str(uneven.reliability().lines([*"abcde"]))
-    with pytest.raises(ValueError, match="a share above 0 for each of the 3 classes"):
+    with pytest.raises(ValueError, match="the prior has no share for the new class 'green': use"):
         predictor.with_prior([1, 2]).add(pictures[:1], ["green"])
     for bad in ("much", "red=1", "1,2,3", "red=1,red=2", {"red": 1, "blue": 0}, [1, np.nan], None):
         with pytest.raises(ValueError, match="prior equal, examples, or a share"):
@@ -388,7 +388,12 @@ def test_the_command_line_needs_no_learner_and_no_jax(place, command):
     _, said = command("adapt photos --support own --save kept --group", r"[01]?(\d?)\.png")
     assert "6 groups of pictures" in said
     assert "8 examples in 6 groups" in said
-    assert arml.load_predictor(place / "kept").groups.tolist() == [0, 0, 1, 2, 3, 3, 4, 5]
+    kept = arml.load_predictor(place / "kept")
+    assert len({*kept.groups.tolist()}) == 6
+    more = kept.add([*Path("photos/blue").glob("*.png")][:2], ["blue"] * 2, groups=[*"ab"])
+    assert len({*more.groups.tolist()}) == 8
+    with pytest.raises(ValueError, match="the examples have groups: give groups="):
+        kept.add([*Path("photos/blue").glob("*.png")][:1], ["blue"])
     assert command("predict kept photos --none")[0].count("\n") == 9
     Path("few.csv").write_text("a,b\n1,x\n2,y\n")
     for words, refused in (

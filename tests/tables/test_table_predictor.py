@@ -248,11 +248,31 @@ def test_rows_of_one_person_are_left_out_together(command):
     same = arml.load("tables").adapt(table, y).reliability(groups=persons)
     np.testing.assert_allclose(same.probabilities, found.reliability().probabilities)
     found.save("kept")
-    model = arml.FewShotClassifier("tables").fit(x, y, groups=persons)
+    model = arml.FewShotClassifier("tables").fit(x, y, groups=named["person"])
     for again in arml.load_predictor("kept"), model.predictor_:
         np.testing.assert_array_equal(again.groups, found.groups)
     with pytest.raises(ValueError, match=r"expected 48 groups, .* got shape \[3\]"):
         found.reliability(groups=[1, 2, 3])
+    # Rows that are added join the groups that are there, by the column or by values.
+    rows = {name: cells[:12] for name, cells in named.items()}
+    for more, groups in (
+        (rows, None),
+        (rows, "person"),
+        ({**rows, "person": rows["a"]}, persons[:12]),
+    ):
+        given = [f"p{one}" for one in groups] if isinstance(groups, np.ndarray) else groups
+        whole = arml.load_predictor("kept").add(more, y[:12], groups=given)
+        np.testing.assert_array_equal(whole.groups, np.append(found.groups, found.groups[:12]))
+    for names, said in (
+        (None, "the examples have groups: give groups="),
+        ("who", "no column 'who'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            found.add(
+                {name: cells for name, cells in rows.items() if name != "person"}, y[:12], names
+            )
+    with pytest.raises(ValueError, match="prior: learners of tables have no such options"):
+        arml.load("tables").adapt(table, y, prior="equal")
     write("own.csv", {**named, "kind": y})
     _, said = command("adapt tables --support own.csv --target kind --group person --save more")
     assert "not used: person (says which rows belong together)" in said
@@ -364,7 +384,8 @@ def test_rows_without_a_group_are_refused_or_filled(command):
     ):
         learner.adapt(x, y, groups=x["person"])
     found = learner.adapt(x, y, groups="person", fill_down=True)
-    assert found.groups.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
+    named = learner.adapt({"a": x["a"]}, y, groups=[*"pppqqrrr"])
+    np.testing.assert_array_equal(found.groups, named.groups)
     write("t.csv", {**x, "kind": y})
     words = "adapt tables --support t.csv --target kind --group person"
     assert "of row 3, 4, 6, 8, 9: fill" in command(words, code=2)[1]

@@ -161,8 +161,11 @@ def adapt_command(arguments: Sequence[str]) -> None:
     nothing = ValueError(
         "nothing to do: give --query FILES or --save FOLDER, or check the examples"
     )
-    if not wanted and not is_table(options.support):
-        raise nothing
+    of_queries = ("none", "sort_into", "out")
+    if not options.query and not is_table(options.support):
+        refuse(options, of_queries, "--query")
+        if not wanted:
+            raise nothing
     _check_paths(options, options.support, *options.query)
     asked, predictor, names = _learned(options)
     if options.save is not None:  # before the check of the examples, which takes longest
@@ -179,7 +182,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
         raise nothing
     whole = predictor.can("matter")
     if queries is None:
-        refuse(options, ("none", "sort_into", *(() if whole else ("matter",))), "--query")
+        refuse(options, (*of_queries, *(() if whole else ("matter",))), "--query")
     said = "regression" if predictor.classes is None else f"{len(predictor.classes)} classes"
     tell(f"learned from {len(predictor.y)} examples ({said})")
     predictor = _with_prior(predictor, options.prior)

@@ -19,6 +19,7 @@ from arml.core.inputs import INPUTS, Form
 from arml.datasets.decode import LOG
 from arml.predict.folds import MAX_FOLDS, Numbers, Places, equal_inputs, folds, units_of
 from arml.predict.inputs import (
+    FIRST_GROUP,
     Bad,
     Numeric,
     OnItem,
@@ -254,12 +255,15 @@ class Predictor(abc.ABC):
         """Write it as a folder, which `arml.load_predictor` reads. **Raises** `RunError` if it
         cannot be written, or if the folder holds something else."""
 
-    def add(self, x: object, y: object) -> "Predictor":
+    def add(self, x: object, y: object, groups: object = None) -> "Predictor":
         """A predictor that has also learned from these examples, which may be of new classes. Each
-        of them has the weight 1 and its own group. Nothing is trained again: the learner adapts to
-        all examples, as in `adapt`. This predictor does not change. **Raises** as `adapt`."""
+        of them has the weight 1. Nothing is trained again: the learner adapts to all examples, as
+        in `adapt`. This predictor does not change.
+
+        `groups` are those of the new examples. One that was also given to `adapt` is the same
+        group. They are needed if there are groups already. **Raises** as `adapt`."""
         more, weight = self.learner.read(x, "support inputs"), self.sample_weight
-        labels, groups = self._joined(y, len(more))
+        labels, groups = self._joined(y, len(more), groups)
         # Bytes of pixels become floats where the others are floats.
         both = [self.x, more] if self.x.dtype == more.dtype else [floats(self.x), floats(more)]
         if weight is not None:
@@ -464,19 +468,26 @@ class Predictor(abc.ABC):
         other.groups = checked_groups(groups, len(self.y))
         return other._reliability
 
-    def _joined(self, y: object, n: int) -> tuple[list[object], Numbers | None]:
-        """The answers and groups of all examples, with `n` new ones that have the answers `y`. Each
-        new example gets its own group. **Raises** `ValueError` unless `y` has `n` answers."""
+    def _joined(
+        self, y: object, n: int, groups: object = None
+    ) -> tuple[list[object], Numbers | None]:
+        """The answers and groups of all examples, with `n` new ones that have the answers `y`.
+        **Raises** `ValueError` unless `y` has `n` answers, and if only the new ones have no
+        groups."""
         known, others = self.y if self.classes is None else self.classes[self.y], np.asarray(y)
         if others.shape[:1] != (n,):
-            raise ValueError(
-                f"expected {n} labels, one for each input, got shape {list(others.shape)}"
-            )
+            got = f"{len(others)} of them" if others.ndim else f"{y!r}"
+            raise ValueError(f"expected a list with a label for each of {n} inputs, got {got}")
         known = known[:, 0] if self.flat and known.ndim == 2 else known
-        groups = self.groups
-        if groups is not None:
-            groups = np.append(groups, groups.max(initial=0) + 1 + np.arange(n))
-        return [*known.tolist(), *others.tolist()], groups
+        if (new := checked_groups(groups, n)) is not None:
+            before = FIRST_GROUP + np.arange(len(self.y)) if self.groups is None else self.groups
+            new = np.append(before, new)
+        elif self.groups is not None:
+            raise ValueError(
+                f"the examples have groups: give groups=, a value for each of the {n} new inputs; "
+                "those of a known group have the value that it had"
+            )
+        return [*known.tolist(), *others.tolist()], new
 
     def equal_examples(self, x: object) -> int:
         """The number of inputs that are equal to an example."""

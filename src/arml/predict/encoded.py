@@ -213,10 +213,16 @@ class EncodedPredictor(Predictor):
             return ""
         return f"answers assume that the classes of new inputs are {said}"
 
-    def add(self, x: object, y: object) -> Predictor:
+    def add(self, x: object, y: object, groups: object = None) -> Predictor:
         """As `Predictor.add`. It also **raises** `ValueError` for a new class without a share in
         the prior."""
-        return super().add(x, y).with_prior(self.prior)
+        new = {*np.ravel(np.asarray(y)).tolist()} - {*self.classes.tolist()}
+        if isinstance(self.prior, dict) and new:
+            raise ValueError(
+                f"the prior has no share for the new class {min(new, key=str)!r}: use "
+                '.with_prior("equal") before add, and with_prior with all classes after it'
+            )
+        return super().add(x, y, groups).with_prior(self.prior)
 
     @cached_property
     def head(self) -> Any:

@@ -5,6 +5,7 @@ else raises an error of one line, before any work starts.
 """
 
 import datetime
+import hashlib
 import io
 import os
 import re
@@ -54,6 +55,8 @@ PLAIN_SIGNS = {
 """Minus signs, blanks, apostrophes, fractions and Arabic points of many spellings, as one each."""
 NO_GROUP = re.compile(rf"[\"'\u3003\u2033*.? ]*|ditto|idem|dito|same|{MISSING_CELL.pattern}")
 """Texts in small letters that name no group, some of them because it is that of the row above."""
+FIRST_GROUP = 2**62
+"""The number of a group is at least this: the numbers that people give to groups are smaller."""
 
 
 def checked_array(
@@ -176,7 +179,8 @@ def checked_prior(prior: object, classes: np.ndarray) -> Prior:
 
 
 def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
-    """A number for each example: examples of one group have the same number. None if `groups` is.
+    """A number for each example: examples of one group have the same number, also in later calls
+    and programs, and numbers that this function gave stay as they are. None if `groups` is.
 
     **Raises** `ValueError` unless there are `n` groups, and for an example without a group.
     """
@@ -190,7 +194,14 @@ def checked_groups(groups: object, n: int) -> Int[np.ndarray, " n"] | None:
             f"expected a group for every input, got empty cells at number {', '.join(gaps[:5])}"
             f"{', ...' * (len(gaps) > 5)}: fill them (a new group for an input that stands alone)"
         )
-    return np.unique([str(value) for value in values], return_inverse=True)[1]
+    return np.array([_group_number(value) for value in values], np.int64)
+
+
+def _group_number(value: object) -> int:
+    if isinstance(value, int | np.integer) and value >= FIRST_GROUP:
+        return int(value)
+    digest = hashlib.sha256(str(value).encode()).digest()
+    return FIRST_GROUP + int.from_bytes(digest[:8]) % FIRST_GROUP
 
 
 def weighted(

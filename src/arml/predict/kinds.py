@@ -284,11 +284,11 @@ class Inputs(Form):
                 found = [re.search(group, name) for name in names]
             except re.error as error:
                 raise ValueError(
-                    f"--group {group!r} is not a regular expression: {error}"
+                    f"--group '{group}' is not a regular expression: {error}"
                 ) from None
             if not any(found):
                 raise ValueError(
-                    f"--group {group!r} does not match the path of a {self.one}, such as {names[0]}"
+                    f"--group '{group}' does not match the path of a {self.one}, such as {names[0]}"
                 )
             pairs = zip(found, y, strict=True)
             groups = [
@@ -296,7 +296,7 @@ class Inputs(Form):
                 for i, (one, label) in enumerate(pairs)
             ]
             n = len({*groups}) - found.count(None)
-            asked.tell(f"{n} groups of {self.many}, by {group!r} in their paths")
+            asked.tell(f"{n} groups of {self.many}, by '{group}' in their paths")
         return learner.adapt(x, y, groups=groups), names
 
     def learn_rows(

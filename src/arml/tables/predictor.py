@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,8 @@ class TablePredictor(Predictor):
             rows, y = np.repeat(rows, counts), np.repeat(np.asarray(y), counts)
             x = {name: some_of(cells, rows.tolist()) for name, cells in table.items()}
             options["groups"] = None if groups is None else np.repeat(groups, counts)
+        if odd := [name for name in options if name not in signature(learned).parameters]:
+            raise ValueError(f"{', '.join(odd)}: learners of tables have no such options")
         predictor = learned(learner, x, y, **options)
         for name, reason in predictor.schema.left_out.items():
             if reason not in (*EXPECTED_REASONS, LEFT_OUT, NAMES_GROUPS):
@@ -604,16 +607,25 @@ class TablePredictor(Predictor):
         centre, scale = outputs.T
         return np.asarray(student.logpdf(y, DEGREES_OF_FREEDOM, centre, scale))
 
-    def add(self, x: object, y: object) -> "TablePredictor":
+    def add(self, x: object, y: object, groups: object = None) -> "TablePredictor":
         """As `Predictor.add`. Columns are read as those of the first examples were, but a category
-        also has the values of the new rows, unless these were read already."""
+        also has the values of the new rows, unless these were read already. `groups` may be the
+        name of a column; if not given, it is the one that named the groups before."""
         schema, rows, table = self.schema, x, dict[str, Cells]()
         if not isinstance(rows, ParsedRows):
             table = as_table(x)
             schema = schema.widened(table)
             tell = partial(warnings.warn, stacklevel=3)
             rows = ParsedRows(schema.parse(table, tell=tell), schema.words(table))
-        answers, groups = self._joined(y, len(rows))
+        named = [name for name, why in schema.left_out.items() if why == NAMES_GROUPS]
+        column = normal(groups) if isinstance(groups, str) else "".join(named)
+        if isinstance(groups, str) and column not in table:
+            raise ValueError(
+                f"no column {column!r} to group by; the columns are {', '.join(table)}"
+            )
+        if (groups is None or isinstance(groups, str)) and column in table:
+            groups = _groups(column, table[column], False, "the new rows", None)
+        answers, groups = self._joined(y, len(rows), groups)
         words = zip(self.rows.words, rows.words, strict=True)
         values = np.concatenate([self.values, rows.values])
         rows = ParsedRows(values, tuple(csr_array(vstack(both)) for both in words))

@@ -20,6 +20,8 @@ from arml.texts.encoder import MAX_CHARACTERS, encoder_of, tokenizer_of
 
 MAX_PARTS = 40
 """The largest number of parts among which `--matter` finds the one that matters most."""
+MAX_SHOWN = 80
+"""Characters of a part that are shown."""
 
 
 class Texts(StringInputs):
@@ -81,6 +83,7 @@ class Texts(StringInputs):
         parts = [some for some in np.array_split(np.arange(len(words)), MAX_PARTS) if len(some)]
         left = [" ".join(np.delete(np.array(words, object), some)) for some in parts]
         said = [" ".join(words[i] for i in some) for some in parts]
+        said = [one if len(one) <= MAX_SHOWN else f"{one[:MAX_SHOWN]}..." for one in said]
         return learner.vectors([" ".join(words), *left]), said
 
 
