@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from arml.experiment.options import fingerprint
 from arml.report.verdicts import score_cells
 from arml.results.comparisons import Comparison, compare_seeds, holm
 from arml.results.files import Json, read_json, write_bytes, write_json
@@ -230,7 +231,8 @@ def _tables(plan: Mapping[str, Any], run: Any) -> tuple[StudyTable, ...]:
 
 def collect(folder: Path, place: Path) -> None:
     """Write the study in `folder` to `place` with .json and .npz. Runs that are there already, and
-    not in the folder, stay: a study may go on elsewhere."""
+    not in the folder, stay: a study may go on elsewhere. **Raises** `ValueError` for a run with
+    other options than the plan's."""
     study, plan = _of_folder(folder), read_json(folder / STUDY)
     content: Json = {"scale": plan["scale"], "tables": {}, "runs": {}, "failures": {}}
     arrays: dict[str, Any] = {}
@@ -249,7 +251,16 @@ def collect(folder: Path, place: Path) -> None:
     runs, failures = content["runs"], content["failures"]
     arrays |= {f"curve/{name}": curve for name, curve in study.curves.items()}
     for one in study.tables:
+        scale = SCALES[plan["scale"]]
+        made = table(one.name, scale).rows if one.name in scale.tables else ()
+        options = {row.label: fingerprint(row.experiment) for row in made}
         for row in one.rows:
+            for facts in row.facts.values():
+                if facts["options"] != options.get(row.label, facts["options"]):
+                    raise ValueError(
+                        f"{folder}: a run of {row.about['run']} has other options than its row "
+                        f"{row.label!r}: move it away, and run the study again"
+                    )
             names = {seed: f"{row.about['run']}/seed-{seed}" for seed in row.about["seeds"]}
             failures |= {names[seed]: error for seed, error in row.failures.items()}
             for seed, scores in row.scores.items():

@@ -164,6 +164,10 @@ def test_the_smallest_table_is_carried_out_and_collected(tmp_path, called):
     assert [len(row.scores) for row in load(tmp_path / "kept").tables[0].rows] == [1, 1]
     new = read_json(tmp_path / "kept.json")
     assert (new["failures"], new["explained"]) == ({"x": "why"}, {"y": {}})
+    (kept_run,) = (out / "runs").glob("*/*/*/row.json")
+    write_json(kept_run, {**read_json(kept_run), "options": "others"})
+    with pytest.raises(ValueError, match="has other options than its row"):
+        collect(out, tmp_path / "kept")
     with pytest.raises(ValueError, match="a study of scale laptop, not smoke"):
         collect(out, RESULTS / "laptop")
     status, _, wrong = called(*SMOKE[:2], "laptop", "--out", str(out))
