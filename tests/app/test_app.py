@@ -8,6 +8,7 @@ import json
 import socket
 import struct
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
 
     long = {"name": "x" * 61, "pictures": [good]}
     twice = {"name": "a", "pictures": [good]}
+    again = {"name": " a ", "pictures": [good]}
     text = {"name": "t.svg", "data": base64.b64encode(b"<svg/>").decode()}
     short = {"name": "s.png", "data": good["data"][: len(good["data"]) // 2 // 4 * 4]}
     packet = base64.b64encode(b"PK nothing").decode()
@@ -103,10 +105,13 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
         ("classify", pictures(text, short), "t.svg (data that cannot be decoded), s.png"),
         ("trust", pictures(short), "no picture of 'b' can be read: add one; left out: s.png"),
         ("preview", pictures(text) | {"queries": [text]}, "t.svg: expected an image"),
+        ("preview", {}, "expected one picture to preview, got 0"),
+        ("preview", {"queries": [good, good]}, "expected one picture to preview, got 2"),
         ("classify", pictures({"data": "§"}), "base64"),
         ("classify", pictures(), "no picture of 'b'"),
         ("classify", {**pictures(good), "queries": []}, "no pictures to predict"),
         ("classify", {"classes": [twice, twice], "queries": [good]}, "named 'a'"),
+        ("classify", {"classes": [twice, again], "queries": [good]}, "named 'a'"),
         ("classify", {"classes": [twice, long], "queries": [good]}, "1 to 60 letters"),
         ("classify", {"classes": [twice], "queries": [good]}, "2 or more classes, got 1"),
         ("open", {"predictor": packet}, "not a predictor that the page kept"),
@@ -146,8 +151,41 @@ def test_the_page_answers_as_the_command(tmp_path):
     assert answer["evaluation"]["summary"] == str(
         estimator.predictor_.evaluate(estimator._queries(files), content["labels"])
     )
-    with pytest.raises(ValueError, match=r"not one of .*classes \(a, b\)"):
-        picture_tab.classified(tab, {**content, "labels": ["c"] * 6}, Limits())
+
+
+def test_labels_that_are_empty_or_no_class_do_not_block_the_answers(tmp_path):
+    content, tab = request(draw(tmp_path / "own", each=3)), served(Path("starter")).pictures
+    want = picture_tab.classified(tab, content, Limits())
+    assert (want["own"], want["notes"]) == ([0, 0, 0, 1, 1, 1], [])
+    content["classes"][0]["name"] = " a"
+    names = ["", " ", None, "b ", "dog", "Á"]
+    got = picture_tab.classified(tab, {**content, "labels": names}, Limits())
+    assert got["probabilities"] == want["probabilities"]
+    assert got["classes"] == ["a", "b"]
+    assert got["own"] == [None, None, None, 1, None, None]
+    assert got["notes"] == ["labels that are not classes are ignored: dog, Á"]
+    assert sum(map(sum, got["evaluation"]["confusion"])) == 1
+    for labels in (["dog"] * 6, [""] * 6):
+        got = picture_tab.classified(tab, {**content, "labels": labels}, Limits())
+        assert got["evaluation"] is None
+
+
+def test_lines_about_doubtful_pictures_are_in_the_answer(tmp_path):
+    content, tab = request(draw(tmp_path / "own", each=3)), served().pictures
+    deep = np.random.default_rng(0).integers(0, 3000, (20, 24)).astype(np.uint16)
+    for name, picture in (("deep.png", deep), ("dot.png", np.zeros((1, 1, 3), np.uint8))):
+        assert cv2.imwrite(str(tmp_path / name), picture)
+    content["queries"] = [encoded(tmp_path / "deep.png"), encoded(tmp_path / "dot.png")]
+    content.pop("labels")
+    stretched = f"deep.png: {deep.max()} of 65535 values are used: stretched to the whole range"
+    for _ in range(2):  # vectors are cached, but not those of doubtful pictures
+        notes = picture_tab.classified(tab, content, Limits())["notes"]
+        assert sorted(notes) == [stretched, "dot.png: a picture of 1 x 1 px shows very little"]
+    content["classes"][0]["pictures"] += [{**content["queries"][0], "name": n} for n in "qrstuvw"]
+    for answer in (picture_tab.trusted, picture_tab.packed_predictor):
+        notes = answer(tab, content, Limits())["notes"]
+        assert (len(notes), notes[-1]) == (6, "and 2 more such lines")
+        assert all("stretched to the whole range" in note for note in notes[:5])
 
 
 def test_a_kept_predictor_is_opened_again(tmp_path):
@@ -281,9 +319,26 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text('label,"file"\n"b",a/0.png\nb,1.png\n')
     page.set_input_files("#query-labels", str(table))
-    page.wait_for_selector("#pictures-status >> text=2 of 2 pictures have a label")
+    page.wait_for_selector("#pictures-status >> text=2 of 2 pictures have a label.")
     page.click("#predict")
     page.wait_for_selector("#evaluation-table td")
+    table.write_text("file,label\nC:\\fotos\\0.png,dog\nC:\\fotos\\1.png,\n")
+    page.set_input_files("#query-labels", str(table))
+    page.wait_for_selector("#pictures-status >> text=1 of 2 pictures have a label; without a label")
+    assert page.inner_text("#pictures-status").endswith(": 1.png.")
+    page.click("#predict")
+    page.wait_for_selector("#pictures-notes >> text=labels that are not classes are ignored: dog")
+    assert page.locator("#predictions li:not(.wrong)").count() == 2
+    assert page.locator("#evaluation").is_hidden()
+    table.write_text("file,label\nx/0.png,a\ny/0.png,b\n1.png,b\n")
+    page.set_input_files("#query-labels", str(table))
+    page.wait_for_selector("#pictures-status >> text=without a label: 0.png.")
+    assert page.inner_text("#pictures-notes") == ""
+    page.click("#no-labels")
+    assert page.locator("#no-labels").is_hidden()
+    page.click("#predict")
+    page.wait_for_selector("#pictures-status >> text=Answered in")
+    assert page.locator("#evaluation").is_hidden()
     for _ in files:
         page.locator("#queries li:nth-child(1) button").click()
     page.set_input_files("#query-folder", str(own))
@@ -314,8 +369,20 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     ]
     assert widths == [256, 1]
 
-    # The pictures beside the answers are those that are classified, of a TIFF and a GIF, too.
+    # A large PNG of 16 bits is sent as it is, because a canvas would keep 8; a line says more.
     page.click("[aria-label='Remove large.png']")
+    deep = np.kron(np.arange(64, 76).reshape(3, 4) * 32, np.ones((100, 150))).astype(np.uint16)
+    assert cv2.imwrite(str(tmp_path / "deep.png"), deep)
+    queries.set_input_files(str(tmp_path / "deep.png"))
+    with page.expect_request("**/classify") as sent:
+        page.click("#predict")
+    page.wait_for_selector("#pictures-notes >> text=deep.png: 2400 of 65535 values are used")
+    assert json.loads(sent.value.post_data or "")["queries"][1] == encoded(tmp_path / "deep.png")
+    shown = page.locator("#queries img").last.evaluate("image => image.src")
+    assert shown.startswith("data:image/jpeg;base64,")  # by the server
+
+    # The pictures beside the answers are those that are classified, of a TIFF and a GIF, too.
+    page.click("[aria-label='Remove deep.png']")
     page.click("[aria-label='Remove red.gif']")
     red, blue = (Image.new("RGB", (40, 20), tone) for tone in ("red", "blue"))
     red.save(tmp_path / "red.tif")
@@ -364,6 +431,7 @@ def test_half_open_connections_are_dropped_and_keep_nobody_out(site, monkeypatch
 @pytest.mark.parametrize("token", [True, False])
 def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.4)
+    monkeypatch.setattr(server, "UPLOAD_SECONDS", 0.8)
     path = f"/{site.token if token else 'none'}/classify"
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", site.port), timeout=0.1) as slow:
@@ -380,3 +448,20 @@ def test_a_request_that_comes_slowly_is_dropped(site, monkeypatch, token):
                 pytest.fail("a connection that never ends its request is kept")
         assert any(b"403" in answer for answer in answers) != token
     assert asked(site, f"/{site.token}/about")[0] == 200
+
+
+@pytest.mark.parametrize("pause", [0.05, 3.0])
+def test_an_upload_is_dropped_only_if_no_data_come(site, monkeypatch, pause):
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.4)
+    body = b" " * 40
+    head = f"POST /{site.token}/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", site.port), timeout=30) as slow:
+        slow.sendall(f"{head}\r\n\r\n".encode())
+        answer = b""
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for i in range(len(body)):  # 2 seconds, five checks
+                slow.sendall(body[i : i + 1])
+                time.sleep(pause if i == len(body) // 2 else 0.05)
+            answer = slow.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400" if pause < 1 else b"")
+    assert (answer == b"") == (pause > 1)

@@ -67,7 +67,11 @@ def test_the_page_predicts_in_a_browser_without_a_network(adapted, tmp_path):
         broken.write_bytes(b"nothing")
         page.set_input_files("#files", str(broken))
         page.wait_for_selector("#answers .bad >> text=broken.png: expected a picture")
-        assert page.inner_text("#status") == "1 of 19 pictures cannot be read: see below."
+        assert page.inner_text("#status") == "1 of 19 pictures have no answer: see below."
+        # A canvas keeps 8 of 16 bits, which would change the answer.
+        assert cv2.imwrite(str(tmp_path / "deep.png"), np.full((40, 40), 3000, np.uint16))
+        page.set_input_files("#files", str(tmp_path / "deep.png"))
+        page.wait_for_selector("#answers .bad >> text=deep.png: expected a picture with 8 bits")
         page.click("#camera")
         page.wait_for_selector("#seen h3")
         assert page.get_attribute("#camera", "aria-pressed") == "true"
@@ -104,7 +108,11 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
     for i, picture in enumerate([*blue, blob((20, 20, 200))]):
         files.append(tmp_path / f"{i}.png")
         assert cv2.imwrite(str(files[-1]), picture[:, :, ::-1])
-    with chromium.opened(f"file://{tmp_path}/page/index.html", width=390) as page:
+    files += [tmp_path / "bad.jpg", tmp_path / "deep.png"]
+    files[4].write_bytes(b"nothing")
+    assert cv2.imwrite(str(files[5]), np.full((40, 40), 3000, np.uint16))
+    address, refused = f"file://{tmp_path}/page/index.html", "createImageBitmap"
+    with chromium.opened(address, width=390, complaint=refused) as page:
         page.wait_for_selector("body[data-ready], .status.bad")
         ask = "([data, h, w]) => armlPredict(new Uint8Array(data), h, w)"
         given = [red[0].ravel().tolist(), 40, 60]
@@ -114,12 +122,21 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
         np.testing.assert_allclose(got, predictor.novelty(red[:1])[0], rtol=0.02, atol=1e-3)
         page.set_input_files("#files", str(files[3]))
         page.wait_for_selector("#answers h3")
+        # Files that cannot be read teach nothing, and leave the rest as it was.
+        assert "rougher" not in page.inner_text("#about")
         page.fill("#name", "blue")
-        page.set_input_files("#examples", [str(file) for file in files[:3]])
-        page.wait_for_selector(".status >> text=Learned 3 of blue.")
+        page.set_input_files("#examples", str(files[4]))
+        page.wait_for_selector(".status.bad >> text=Learned 0 of blue, without bad.jpg")
+        assert page.inner_text("#about") == "It knows 2 classes: green, red."
+        page.set_input_files("#examples", [str(files[i]) for i in (0, 4, 1, 5, 2)])
+        page.wait_for_selector(".status.bad >> text=Learned 3 of blue, without bad.jpg (expected")
+        assert "deep.png (expected a picture with 8 bits" in page.inner_text("#status")
+        assert "3 classes: green, red, blue. It learned in this" in page.inner_text("#about")
         # The picture that was there is answered again, and the order of the classes is their age.
         assert page.inner_text("#answers h3").startswith("blue")
         got = page.evaluate(ask, given)["probabilities"]
         wanted = dict(zip(more.classes, more.predict_proba(red[:1])[0], strict=True))
         assert abs(got[1] - wanted["red"]) < 0.1
+        page.set_input_files("#files", str(files[2]))
+        page.wait_for_selector("#answers > :nth-child(2) h3 >> text=blue")
         chromium.check_accessible(page)

@@ -3,8 +3,10 @@ saves and opens predictors. A function raises `ValueError` in one line for an in
 
 import base64
 import io
+import logging
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +16,12 @@ import msgspec
 import numpy as np
 
 from arml.datasets.archives import Member
+from arml.datasets.decode import LOG
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import packed, unpacked, zipped
-from arml.predict.inputs import places_of
+from arml.predict.inputs import normal, places_of
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load_predictor
 from arml.predict.reliability import Evaluation, Reliability
@@ -28,6 +31,8 @@ NAME_LENGTH = 60
 """The most characters that the name of a class may have."""
 MAX_MISTAKES = 12
 """The number of mistakes that are shown, the worst first."""
+MAX_NOTES = 5
+"""The number of lines about doubtful pictures, and of other names, that are shown."""
 THUMBNAIL_SIDE = 96
 """Height and width of a preview in pixels."""
 _EXAMPLE_WAYS, _EXAMPLE_SHOTS, _EXAMPLE_QUERIES = 3, 5, 2
@@ -88,20 +93,23 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
     """The predictions for the queries: the `classes`, the `probabilities` of each query, its
     `novelty` if the predictor measures it, and a `remark` on the predictor. `problems` has the
     index of each query that cannot be read, with the reason, and `left_out` the same for examples.
-    `evaluation` compares the predictions with the `labels` of the request."""
+    `evaluation` compares the predictions with the `labels` of the request. `own` has the index of
+    each label among the classes, or null. `notes` are lines about doubtful pictures and labels."""
     sent = _read(content)
     n = len(sent.queries)
     if not n:
         raise ValueError("no pictures to predict: add one")
-    predictor, remark, left_out = _learned(tab, sent, limits)
     bad: Bad = {}
-    inputs = predictor.learner.read(_members(sent.queries), bad=bad)
+    with _noted() as notes:
+        predictor, remark, left_out = _learned(tab, sent, limits)
+        inputs = predictor.learner.read(_members(sent.queries), bad=bad)
     chances = predictor.predict_proba(inputs)
     novelty = predictor.novelty(inputs) if predictor.can("novelty") else None
     labels = sent.labels or [None] * n
     if len(labels) != n:
         raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")
-    labels = [None if i in bad else label for i, label in enumerate(labels)]
+    labels = [None if i in bad else normal(label or "") or None for i, label in enumerate(labels)]
+    own, unknown = _places(labels, predictor.labels)
     if np.bincount(predictor.y).max() == 1:
         remark += "; one example a class: the probabilities are not checked"
     return {
@@ -111,7 +119,9 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
         "problems": _texts(bad),
         "left_out": _texts(left_out),
         "remark": remark,
-        "evaluation": _evaluation(predictor.labels, chances, labels),
+        "notes": [*unknown, *notes],
+        "own": own,
+        "evaluation": _evaluation(predictor.labels, chances, own),
     }
 
 
@@ -119,24 +129,27 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     """How well labelled pictures predict each other: a `summary`, the `classes` with their
     accuracy, and the `confusion` matrix. Each of the `doubtful` pictures has its index (`place`) in
     the request, the other `label` that is predicted, and the `probability` of that label.
-    `left_out` is as in `classified`."""
-    predictor, _, bad = _learned(tab, _read(content), limits)
+    `left_out` and `notes` are as in `classified`."""
+    with _noted() as notes:
+        predictor, _, bad = _learned(tab, _read(content), limits)
     found = predictor.reliability()
     assert isinstance(found, Reliability)
     chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
     sent = [place for place in range(len(predictor.y) + len(bad)) if place not in bad]
     doubtful = [_wrong(sent[k], found.classes, chances[k]) for k in found.doubtful.tolist()]
-    return {**_summary(found), "doubtful": doubtful, "left_out": _texts(bad)}
+    return {**_summary(found), "doubtful": doubtful, "left_out": _texts(bad), "notes": notes}
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
     """The predictor of labelled pictures: a `zip` of the folder that `arml predict` reads."""
-    predictor, _, bad = _learned(tab, _read(content), limits)
+    with _noted() as notes:
+        predictor, _, bad = _learned(tab, _read(content), limits)
     packet = io.BytesIO()
     with zipfile.ZipFile(packet, "w") as archive:
         for name, data in packed(predictor.save).items():
             archive.writestr(f"predictor/{name}", data)
-    return {"zip": base64.b64encode(packet.getvalue()).decode(), "left_out": _texts(bad)}
+    text = base64.b64encode(packet.getvalue()).decode()
+    return {"zip": text, "left_out": _texts(bad), "notes": notes}
 
 
 def opened_predictor(tab: Tab, content: object) -> Json:
@@ -147,7 +160,10 @@ def opened_predictor(tab: Tab, content: object) -> Json:
 
 def preview(content: object) -> Json:
     """The only query as a `picture` that every browser can show."""
-    (pixels,) = pixels_of(_members(_read(content).queries[:1]), THUMBNAIL_SIDE, crop=1.0)
+    queries = _read(content).queries
+    if len(queries) != 1:
+        raise ValueError(f"expected one picture to preview, got {len(queries)}: send one")
+    (pixels,) = pixels_of(_members(queries), THUMBNAIL_SIDE, crop=1.0)
     return {"picture": as_image(pixels)}
 
 
@@ -187,9 +203,9 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
         return _opened(sent.predictor, tab), "a kept predictor", {}
     if not sent.classes:
         raise ValueError("no classes: add two or more")
-    names = [known.name for known in sent.classes]
+    names = [normal(known.name) for known in sent.classes]
     for name, known in zip(names, sent.classes, strict=True):
-        if not 0 < len(name.strip()) <= NAME_LENGTH:
+        if not 0 < len(name) <= NAME_LENGTH:
             raise ValueError(
                 f"the name of a class must have 1 to {NAME_LENGTH} letters, got {name!r:.80}"
             )
@@ -197,7 +213,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
             raise ValueError(f"two classes are named {name!r}: rename one")
         if not known.pictures:
             raise ValueError(f"no picture of {name!r}: add one")
-    labels = [known.name for known in sent.classes for _ in known.pictures]
+    labels = [name for name, known in zip(names, sent.classes, strict=True) for _ in known.pictures]
     members, bad = _members(pictures), Bad()
     vectors = tab.learner.read(members, bad=bad)
     kept = [place for place in range(len(labels)) if place not in bad]
@@ -234,18 +250,45 @@ def _texts(bad: Bad) -> Json:
     return {str(place): problem for place, problem in bad.items()}
 
 
-def _evaluation(
-    classes: np.ndarray, chances: np.ndarray, labels: Sequence[str | None]
-) -> Json | None:
-    """The accuracy on the queries with labels, and the worst `mistakes`; None without labels."""
-    known = [place for place, label in enumerate(labels) if label is not None]
+@contextmanager
+def _noted() -> Iterator[list[str]]:
+    """The different lines that the reader of pictures logs meanwhile, a few of many. The server
+    answers one request at a time."""
+    lines, notes, handler = dict[str, None](), list[str](), logging.Handler(logging.WARNING)
+    handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
+    LOG.addHandler(handler)
+    try:
+        yield notes
+    finally:
+        LOG.removeHandler(handler)
+        more = len(lines) - MAX_NOTES
+        notes += sorted(lines)[:MAX_NOTES] + [f"and {more} more such lines"] * (more > 0)
+
+
+def _places(
+    labels: Sequence[str | None], classes: np.ndarray
+) -> tuple[list[int | None], list[str]]:
+    """The index of each label among the classes, or None, and a line about labels that are not."""
+    known: dict[str | None, int] = {}
+    for label in {*labels} - {None}:
+        with suppress(ValueError):
+            known[label] = int(places_of([label], classes)[0])
+    odd = sorted({label for label in labels if label is not None and label not in known})
+    shown = ", ".join(odd[:MAX_NOTES]) + ", ..." * (len(odd) > MAX_NOTES)
+    notes = [f"labels that are not classes are ignored: {shown}"] if odd else []
+    return [known.get(label) for label in labels], notes
+
+
+def _evaluation(classes: np.ndarray, chances: np.ndarray, own: Sequence[int | None]) -> Json | None:
+    """The accuracy on the queries with known classes, and the worst `mistakes`; None without."""
+    known = [place for place, index in enumerate(own) if index is not None]
     if not known:
         return None
-    own = places_of([labels[place] for place in known], classes)
-    found = Evaluation(classes, own, chances[known])
-    wrong = found.mistakes[:MAX_MISTAKES].tolist()
+    labels = np.array([own[place] for place in known])
+    found = Evaluation(classes, labels, chances[known])
     mistakes = [
-        {**_wrong(known[i], classes, chances[known[i]]), "own": labels[known[i]]} for i in wrong
+        {**_wrong(known[i], classes, chances[known[i]]), "own": str(classes[labels[i]])}
+        for i in found.mistakes[:MAX_MISTAKES].tolist()
     ]
     return {**_summary(found), "mistakes": mistakes}
 

@@ -43,6 +43,8 @@ from arml.results.files import Json, brief
 LOCAL_HOST = "127.0.0.1"
 REQUEST_SECONDS = 5.0
 """Seconds between two checks of a connection (`TimedConnection`)."""
+UPLOAD_SECONDS = 1800.0
+"""The longest time that a request with the token may take to arrive."""
 SECURITY_HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": (
@@ -202,22 +204,32 @@ def served(learner: Path | None = None, model: Path | None = None, **options: An
 class TimedConnection(H11Protocol):
     """A connection that is closed unless a request begins within `REQUEST_SECONDS` and ends within
     twice that time. Otherwise many slow connections could block the server without the token. A
-    real request comes from this machine and takes much less time."""
+    request with the token may take `UPLOAD_SECONDS` while its data arrive, for example by SSH."""
+
+    _came = False  # whether data came since the last check
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(REQUEST_SECONDS, self._look, None)
+        self.loop.call_later(REQUEST_SECONDS, self._look, None, 0.0)
 
-    def _look(self, seen: Any) -> None:
+    def data_received(self, data: bytes) -> None:
+        self._came = True
+        super().data_received(data)
+
+    def _look(self, seen: Any, age: float) -> None:
         if self.transport.is_closing():
             return
         now = (self.cycle, self.conn.their_state)
-        unfinished = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        # `cycle` is None before the first request, although its type does not allow that.
-        if unfinished and now in ((None, h11.IDLE), seen):
+        age = age + REQUEST_SECONDS if now == seen else 0.0
+        # A request without the token is answered before its data are read. `cycle` is None before
+        # the first request, although its type does not allow that.
+        reading = self._came and self.cycle is not None and not self.cycle.response_complete
+        late = now == (None, h11.IDLE) or age > (UPLOAD_SECONDS if reading else 0)
+        self._came = False
+        if late and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self.transport.abort()
         else:
-            self.loop.call_later(REQUEST_SECONDS, self._look, now)
+            self.loop.call_later(REQUEST_SECONDS, self._look, now, age)
 
 
 class StoppableServer(uvicorn.Server):

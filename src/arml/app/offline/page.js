@@ -12,7 +12,7 @@
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   const floats = (text) => new Float32Array(bytes(text).buffer);
   const answers = [];
-  let session, answering, fitting;
+  let session, answering, fitting, taught = false;
 
   try {
     // As data and not as files: a page that was opened from a folder cannot load files.
@@ -28,7 +28,9 @@
     return;
   }
   const tellClasses = () => {
-    element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.`;
+    // The temperature and the bound of novelty stay: Python chooses them on folds, which this page does not have.
+    const rougher = taught ? " It learned in this page, so its probabilities and novelty are rougher than those of arml adapt." : "";
+    element("about").textContent = `It knows ${model.classes.length} classes: ${model.classes.join(", ")}.${rougher}`;
   };
   tellClasses();
 
@@ -51,16 +53,19 @@
     element("names").replaceChildren(...options);
     tellClasses();
   }
-  async function refit() {
-    const n = model.labels.length, ways = model.classes.length;
+  /** Fit the head to examples, and keep both. Nothing changes if that fails. */
+  async function refit(examples) {
+    const n = examples.labels.length, ways = examples.classes.length;
     const vectors = new Float32Array(n * d), member = new Float32Array(n * ways);
-    model.vectors.forEach((vector, i) => vectors.set(vector, i * d));
-    model.labels.forEach((k, i) => (member[i * ways + k] = 1));
+    examples.vectors.forEach((vector, i) => vectors.set(vector, i * d));
+    examples.labels.forEach((k, i) => (member[i * ways + k] = 1));
     const found = await fitting.run({
       vectors: new ort.Tensor("float32", vectors, [n, d]),
       member: new ort.Tensor("float32", member, [n, ways]),
-      weight: new ort.Tensor("float32", Float32Array.from(model.weight), [n]),
+      weight: new ort.Tensor("float32", Float32Array.from(examples.weight), [n]),
     });
+    Object.assign(model, examples);
+    taught = true;
     // The prior of the predictor: the frequencies of the examples, or fixed. A new class gets the mean, 0.
     const counts = new Float32Array(ways);
     if (model.prior === "examples") model.labels.forEach((k, i) => (counts[k] += model.weight[i]));
@@ -103,11 +108,24 @@
     return predict(data, canvas.height, canvas.width);
   }
 
+  /** The same for a file. Throws an Error with the reason if there is no answer. */
+  async function lookAt(file) {
+    const start = new Uint8Array(await file.slice(0, 25).arrayBuffer());
+    // A canvas keeps 8 bits. Python stretches some pictures of 16 bits before it reduces them to 8.
+    if (start[24] === 16 && String.fromCharCode(...start.slice(1, 4)) === "PNG")
+      throw new Error("expected a picture with 8 bits, got a PNG with 16: convert it, or use arml predict");
+    const picture = await createImageBitmap(file).catch(() => {
+      throw new Error("expected a picture that this browser can show, got something else");
+    });
+    return look(picture, picture.width, picture.height);
+  }
+
   function bars(place, answer) {
     const best = answer.probabilities.indexOf(Math.max(...answer.probabilities));
     const head = document.createElement("h3");
     head.textContent = `${model.classes[best]}, ${percent(answer.probabilities[best])}`;
-    const rows = model.classes.map((name, i) => {
+    // An answer from before a class was taught has fewer classes.
+    const rows = model.classes.slice(0, answer.probabilities.length).map((name, i) => {
       const row = document.createElement("div");
       row.className = "bar";
       const label = document.createElement("span"), value = document.createElement("b");
@@ -136,8 +154,7 @@
       row.append(own);
       own.append(text);
       try {
-        const picture = await createImageBitmap(file);
-        const answer = await look(picture, picture.width, picture.height);
+        const answer = await lookAt(file);
         const image = document.createElement("img");
         image.src = URL.createObjectURL(file);
         image.alt = file.name;
@@ -145,17 +162,16 @@
         name.textContent = file.name;
         own.append(name);
         answers.push({ name: file.name, label: bars(text, answer), text, ...answer });
-      } catch {
-        const problem = "expected a picture that this browser can show, got something else";
-        text.textContent = `${file.name}: ${problem}`;
+      } catch (error) {
+        text.textContent = `${file.name}: ${error.message}`;
         text.className = "bad";
-        answers.push({ name: file.name, problem });
+        answers.push({ name: file.name, problem: error.message });
       }
       element("answers").append(row);
       element("save").disabled = element("clear").disabled = element("found").hidden = false;
     }
     const bad = answers.filter((one) => one.problem).length;
-    say(bad ? `${bad} of ${answers.length} pictures cannot be read: see below.` : "", bad > 0);
+    say(bad ? `${bad} of ${answers.length} pictures have no answer: see below.` : "", bad > 0);
   }
 
   element("files").addEventListener("change", (event) => {
@@ -200,28 +216,28 @@
       say("Name the class first.", true);
       return;
     }
+    const learned = [], bad = [];
     for (const file of files) {
       try {
-        const picture = await createImageBitmap(file);
-        const { vector } = await look(picture, picture.width, picture.height);
-        if (!model.classes.includes(name)) model.classes.push(name);
-        model.vectors.push(vector);
-        model.labels.push(model.classes.indexOf(name));
-        model.weight.push(1);
-      } catch {
-        say(`${file.name}: expected a picture that this browser can show, got something else`, true);
-        return;
+        learned.push((await lookAt(file)).vector);
+      } catch (error) {
+        bad.push(`${file.name} (${error.message})`);
       }
     }
-    await refit();
+    const without = bad.length ? `, without ${bad.join(", ")}` : "";
+    if (learned.length) {
+      const classes = [...new Set([...model.classes, name])], k = classes.indexOf(name);
+      const [labels, weight] = [[...model.labels, ...learned.map(() => k)], [...model.weight, ...learned.map(() => 1)]];
+      await refit({ classes, vectors: [...model.vectors, ...learned], labels, weight });
+    }
     for (const one of answers.filter((one) => one.vector)) {
       Object.assign(one, await answer(one.vector));
       one.label = bars(one.text, one);
     }
-    say(`Learned ${files.length} of ${name}.`);
+    say(`Learned ${learned.length} of ${name}${without}.`, bad.length > 0);
   }
   element("examples").addEventListener("change", async (event) => {
-    await learn([...event.target.files]);
+    await learn([...event.target.files]).catch((error) => say(`Nothing was learned: ${error.message}`, true));
     event.target.value = "";
   });
   element("teach").addEventListener("submit", (event) => event.preventDefault());

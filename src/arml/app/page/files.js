@@ -60,13 +60,17 @@ export function thumbnail(file, alt = "") {
 }
 
 async function address(file) {
-  try {
-    const picture = await createImageBitmap(file);
-    if (/jpe?g$/.test(file.type)) return URL.createObjectURL(file);
-    return URL.createObjectURL(await drawn(picture, picture.width, picture.height, Math.min(1, 128 / Math.max(picture.width, picture.height))));
-  } catch {
-    return (await ask("preview", { queries: [{ name: file.name, data: await asBase64(file) }] })).picture;
-  }
+  const picture = (await forServer(file)) ? null : await createImageBitmap(file).catch(() => null);
+  if (!picture) return (await ask("preview", { queries: [{ name: file.name, data: await asBase64(file) }] })).picture;
+  if (/jpe?g$/.test(file.type)) return URL.createObjectURL(file);
+  return URL.createObjectURL(await drawn(picture, picture.width, picture.height, Math.min(1, 128 / Math.max(picture.width, picture.height))));
+}
+
+/** Whether the server must decode a file: most browsers cannot read TIFF, and a canvas keeps only 8 of a PNG's 16 bits. */
+async function forServer(file) {
+  const start = new Uint8Array(await file.slice(0, 25).arrayBuffer());
+  const png = String.fromCharCode(...start.slice(1, 4)) === "PNG";
+  return /tiff?$/i.test(file.type) || (png && start[24] === 16);
 }
 
 /** Call `take` with the data dropped on `place`, which is highlighted during the drag. */
@@ -114,9 +118,9 @@ async function takePictures(take) {
 export async function prepared(file, side) {
   if (/hei[cf]/i.test(file.type) || /\.hei[cf]$/i.test(file.name))
     throw new Error(`${file.name}: HEIC pictures cannot be read here: save it as JPEG or PNG`);
-  if (/tiff?$/i.test(file.type)) return asBase64(file); // the server can read it, most browsers cannot
   let picture;
   try {
+    if (await forServer(file)) return await asBase64(file);
     picture = await createImageBitmap(file);
   } catch {
     throw new Error(`${file.name}: expected a picture (PNG, JPEG, WebP, GIF, BMP or TIFF), got something else`);

@@ -5,7 +5,7 @@ import { asBase64, byFolder, dropZone, isPicture, keep, prepared, thumbnail } fr
 export function startPictures(about, limits) {
   const classes = [];
   const queries = { files: [] };
-  const labels = new WeakMap(); // the labels of queries, where they are known
+  let labels = new WeakMap(); // the labels of queries, where they are known
   let predictor = null; // the opened predictor: its file and its classes
   const element = (id) => document.getElementById(id);
   const place = element("classes");
@@ -22,8 +22,12 @@ export function startPictures(about, limits) {
     element("count").textContent = `${n} of at most ${limits.pictures} pictures${over ? ": leave some out, or use arml adapt" : ""}`;
     for (const button of buttons) button.disabled = over;
     buttons[2].disabled ||= predictor !== null;
+    element("no-labels").hidden = !queries.files.some((file) => labels.get(file));
+    note([]);
     say("pictures-status", "");
   };
+  /** Show lines of the server, for example about doubtful pictures. */
+  const note = (lines) => element("pictures-notes").replaceChildren(...lines.map((line) => make("li", {}, line)));
   const addClass = (name, files = []) => {
     const known = { files: [] };
     known.name = make("input", { type: "text", value: name, maxLength: 60, "aria-label": "Name of the class" });
@@ -97,12 +101,24 @@ export function startPictures(about, limits) {
     const { header, rows } = await ask("read-table", { name: file.name, data: await asBase64(file) });
     const [name, label] = ["file", "label"].map((one) => header.map((cell) => cell.toLowerCase()).indexOf(one));
     if (name < 0 || label < 0) throw new Error(`${file.name} needs the columns file and label: rename its columns.`);
-    const known = new Map(rows.map((row) => [row[name].split("/").at(-1), row[label]]));
-    const found = queries.files.filter((picture) => known.has(picture.name));
+    const last = (path) => path.trim().split(/[\\/]/).at(-1).normalize(); // of paths of all systems
+    const known = new Map();
+    for (const row of rows) {
+      const own = known.get(last(row[name])) ?? row[label].trim();
+      known.set(last(row[name]), own === row[label].trim() ? own : ""); // none if the files of one name have two labels
+    }
+    const found = queries.files.filter((picture) => known.has(last(picture.name)));
     if (!found.length) throw new Error(`${file.name} has no label for any picture to predict: add the pictures first.`);
-    for (const picture of found) labels.set(picture, known.get(picture.name));
+    for (const picture of found) labels.set(picture, known.get(last(picture.name)) || null);
     changed();
-    say("pictures-status", `${found.length} of ${queries.files.length} pictures have a label.`);
+    const n = queries.files.length, without = queries.files.filter((picture) => !labels.get(picture)).map((picture) => picture.name);
+    const names = without.length ? `; without a label: ${without.slice(0, 5).join(", ")}${without.length > 5 ? ", …" : ""}` : "";
+    say("pictures-status", `${n - without.length} of ${n} pictures have a label${names}.`);
+  });
+  element("no-labels").addEventListener("click", () => {
+    labels = new WeakMap();
+    changed();
+    element("query-labels").focus();
   });
 
   element("example-pictures").addEventListener("click", async () => {
@@ -150,6 +166,7 @@ export function startPictures(about, limits) {
       for (const file of files) examples.push({ file, name, mark: known.mark });
     }
     const leftOut = (answer) => {
+      note(answer.notes);
       for (const [i, problem] of Object.entries(answer.left_out)) examples[i].mark(examples[i].file, problem);
       bad += Object.keys(answer.left_out).length;
       return bad ? `, without ${bad} of the examples, which cannot be read` : "";
@@ -160,6 +177,7 @@ export function startPictures(about, limits) {
   const working = (id, doing, done, work) => element(id).addEventListener("click", async () => {
     const before = buttons.map((button) => button.disabled);
     for (const button of buttons) button.disabled = true;
+    note([]);
     say("pictures-status", doing);
     try {
       const began = performance.now();
@@ -185,7 +203,7 @@ export function startPictures(about, limits) {
       queries.mark(asked[i], problem);
       problems.set(asked[i], problem);
     }
-    show(answer, asked, known, [...problems].map(([file, problem]) => ({ file, problem })));
+    show(answer, asked, [...problems].map(([file, problem]) => ({ file, problem })));
     return leftOut(answer) + (problems.size ? `, but ${problems.size} of ${all.length} pictures cannot be read` : "");
   });
   working("check", "Predicting each picture of the classes from the others …", "Checked", async () => {
@@ -229,15 +247,15 @@ function confusion({ classes, confusion }) {
   return make("table", { className: "confusion" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
-/** Show the answers for `files` with their known `labels`. `bad` are the pictures that cannot be read. */
-function show(answer, files, labels, bad) {
+/** Show the answers for `files`. `bad` are the pictures that cannot be read. */
+function show(answer, files, bad) {
   const element = (id) => document.getElementById(id);
   const { classes, evaluation } = answer;
   const places = [...files.keys()].filter((i) => answer.probabilities[i]);
   const found = places.map((i) => {
     const chances = answer.probabilities[i], order = [...chances.keys()].sort((a, b) => chances[b] - chances[a]);
     const novelty = answer.novelty?.[i];
-    return { file: files[i], own: labels[i], chances, label: classes[order[0]], top: chances[order[0]], order, novelty };
+    return { file: files[i], own: answer.own[i], chances, label: classes[order[0]], top: chances[order[0]], order, novelty };
   });
   element("save-csv").onclick = () => {
     // The columns of `arml predict`, and the probability of each class.
@@ -262,7 +280,7 @@ function show(answer, files, labels, bad) {
     make("span", { className: "problem" }, problem.startsWith(file.name) ? problem : `${file.name}: ${problem}`))));
   const cards = found.map(({ file, own, label, top, order, chances, novelty }) => {
     const others = order.slice(1, 3).map((k) => `${classes[k]} ${percent(chances[k])}`).join(", ");
-    const className = own === null || own === label ? "" : "wrong";
+    const className = own === null || own === order[0] ? "" : "wrong";
     return make("li", { className, title: file.name }, thumbnail(file),
       make("div", {}, make("b", {}, `${label} ${percent(top)}`), make("span", {}, others),
         ...(novelty > 1 ? [make("em", {}, "unlike the examples of every class")] : []), make("small", {}, file.name)));
