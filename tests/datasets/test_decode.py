@@ -139,6 +139,8 @@ def test_dark_pictures_of_16_bits_are_stretched_and_tiny_ones_are_doubted():
     decode(saved(deep * 16), size=20, where="y.png", tell=said.append)
     decode(saved(deep[:9] * 16), size=20, where="z.png", tell=said.append)
     assert said[1:] == ["z.png: a picture of 20 x 9 px shows very little"]
+    decode(saved(np.full((20, 20, 3), 15, np.uint8)), size=20, where="n.png", tell=said.append)
+    assert said[2:] == ["n.png: a picture that is nearly black (its largest value is 15 of 255)"]
 
 
 def test_a_large_photograph_is_unpacked_small_and_looks_the_same():

@@ -52,6 +52,8 @@ MIN_TRUSTED_SIDE = 16
 SPARE_RESOLUTION = 1.5
 """A JPEG is unpacked at the smallest size that has this many pixels along each side for one that is
 wanted, and then averaged; `benchmarks/README.md` says what that gains and changes."""
+MIN_LIGHT = 16
+"""A picture whose largest value is below this is doubted."""
 MIN_16_BIT_VALUE = 2**12
 """Values of a camera of 12 bits."""
 Tell = Callable[[str], object]
@@ -105,6 +107,8 @@ def decode(
             raise UnreadableError(where, f"one without the box {box}")
     if min(pixels.shape[:2]) < MIN_TRUSTED_SIDE:
         tell(f"{where}: a picture of {pixels.shape[1]} x {pixels.shape[0]} px shows very little")
+    if (highest := int(pixels.max())) < MIN_LIGHT:  # as of 16-bit colours that use 12 bits
+        tell(f"{where}: a picture that is nearly black (its largest value is {highest} of 255)")
     return resize(cropped(pixels, crop), size)
 
 
