@@ -139,7 +139,8 @@ def test_evaluate_writes_what_it_prints(maml, evaluated):
     weighted = sum(f["n"] * f["mean"] for f in result["families"].values() if f["n"]) / 25
     assert result["score"]["mean"] == pytest.approx(weighted)
     assert result["score"]["ci95"] > 0
-    assert result["protocol"] == "10-shot, 10 queries, inputs U[0, 5], noise 0.3"
+    stated = "10-shot, 10 queries, inputs U[0, 5], noise 0.3, tasks of the training distribution"
+    assert result["protocol"] == stated
     assert result["floor"] == BAYES_FLOORS[0.0, 5.0]
     assert result["parameters"] == 2 * 8 + 8 + 8 + 1
     assert (result["steps"], result["inner_steps"], result["metric"]) == (20, 1, "mse")

@@ -102,7 +102,7 @@ def test_the_oldest_programs_make_room(folder, monkeypatch):
 def test_one_element_is_mapped_as_several_are(n):
     x = {"a": jnp.arange(2.0 * n).reshape(n, 2)}, jnp.arange(1.0 * n)
     ours, theirs = (
-        mapped(lambda tree, i: (tree["a"].sum() + i, tree["a"] * 2))(*x)
+        mapped(lambda tree, i: (tree["a"].sum() + i, tree["a"] * 2, 3))(*x)
         for mapped in (vmap, jax.vmap)
     )
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)

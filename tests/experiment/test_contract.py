@@ -1,6 +1,7 @@
 """The contract as users run it: `check` in Python, and `arml check FILE.py`."""
 
 import re
+import sys
 
 import equinox as eqx
 import jax
@@ -11,7 +12,14 @@ from jax import lax
 import arml
 import arml.nn
 from arml.core.episodes import Problem
-from arml.experiment.contract import SETUPS, check_convolutions_stay_fast, make
+from arml.core.registry import options_of
+from arml.experiment.contract import (
+    SETUPS,
+    _cases,
+    check_convolutions_stay_fast,
+    check_the_seed_decides_the_weights,
+    make,
+)
 from arml.nn.networks import conv2d
 from arml.predict.contract import check
 
@@ -104,7 +112,7 @@ def test_a_name_that_nothing_has_and_a_file_that_registers_nothing(tmp_path, com
     empty = tmp_path / "empty.py"
     empty.write_text("")
     for what, said in (
-        (empty, "registers nothing"),
+        (empty, "registers no method, network, tasks or inputs"),
         ("mamml", "no method, network, tasks or inputs"),
     ):
         assert said in command("check", what, code=2)[1]
@@ -128,3 +136,68 @@ def test_tasks_are_drawn_and_looked_at():
     finding, elsewhere = check("tasks", "functions")
     assert elsewhere.passed
     assert finding == ("tasks functions", "tasks_are_as_their_problem_says", "", True, "")
+
+
+PARTS = """
+import equinox as eqx
+import jax
+
+class Plain(eqx.Module):
+    mlp: eqx.nn.MLP
+
+    def __call__(self, x):
+        return jax.vmap(self.mlp)(x)
+
+def drawn(problem, key):
+    return eqx.nn.MLP(problem.features[0], problem.outputs, 4, 1, key=key)
+
+def plain(problem, *, key):
+    return Plain(drawn(problem, key))
+
+def hiding(problem, *, key):
+    return jax.vmap(drawn(problem, key))
+"""
+REGISTERING = """
+import arml
+import parts_of_a_test
+
+arml.register("network", "plain", parts_of_a_test.plain)
+arml.register("network", "hiding", parts_of_a_test.hiding)
+arml.register("network", "odd", lambda problem, *, key: problem.features[2])
+arml.register("method", "bare", lambda net, problem: net)
+"""
+
+
+def test_parts_are_built_as_recipes_build_them(tmp_path, command, monkeypatch, recwarn):
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "parts_of_a_test.py").write_text(PARTS)
+    file = tmp_path / "registering.py"
+    file.write_text(REGISTERING)
+    checked = []
+
+    def seen(part, name):
+        checked.append(name)
+        return iter(()) if name == "plain" else check(part, name)
+
+    monkeypatch.setattr("arml.predict.contract.check", seen)
+    said, _ = command("check", file, code=1)
+    # What another file defines is of the file that registers it.
+    assert checked == ["plain", "hiding", "odd", "bare"]
+    hides = "expected build to return an eqx.Module with trainable arrays, got arrays inside a func"
+    assert f"reads some kind of tasks: regression, vectors: HidingOptions: {hides}" in said
+    assert re.search(r"regression, vectors, tables: \S*registering.py, line 7: IndexError", said)
+    assert "expected build to return an arml.MetaLearner, got BaseNetwork" in said
+    cases, _ = _cases("network", "plain")
+    assert [*cases] == ["regression", "vectors"]
+    check_the_seed_decides_the_weights(cases["vectors"])
+    tasks = SETUPS["vectors"].tasks
+    with pytest.raises(ValueError, match=hides):
+        arml.build("maml", tasks, network="hiding")
+    hiding = sys.modules["parts_of_a_test"].hiding
+
+    def blocks(problem, *, key):
+        return arml.network([hiding(problem, key=key)], arml.nn.linear(3, 3, key=key))
+
+    with pytest.raises(ValueError, match=hides):
+        arml.build("maml", tasks, network=options_of(blocks)())
+    assert not recwarn.list

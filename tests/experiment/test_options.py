@@ -7,17 +7,21 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
+import arml
 import small_pictures
 from arml.algorithms.arml_extensions import ExtendedARMLOptions
 from arml.core.checks import check_options
+from arml.core.episodes import Problem
 from arml.experiment.options import Experiment, absolute, fingerprint, from_json, to_json
 from arml.experiment.recipes import build, recipe
 from arml.experiment.running import check_claim, run
-from arml.nn.networks import MLPOptions
+from arml.nn.networks import MLPOptions, linear
 from arml.results.files import RunError, write_json
+from arml.tasks.functions import functions_2d
 from arml.tasks.options import FoldersOptions
 from arml.training.fit import fit
 from small import one_line
@@ -45,7 +49,7 @@ def episodes(*data: Path, **change: int) -> FoldersOptions:
         ({"ways": 9}, "for 9-way tasks"),
         ({"train_ways": 9}, "for 9-way tasks"),
         ({"train_ways": 1}, "train_ways must be 0 or at least the 2 ways, got 1"),
-        ({"queries": 4}, r"at least 5 images of each class .*, got 4 in 'class0'"),
+        ({"queries": 4}, r"at least 5 examples of each class .*, got 4 in 'class0'"),
         ({"data": ("none",)}, "none: expected a folder or an archive"),
     ],
 )
@@ -188,3 +192,59 @@ def test_a_fingerprint_is_of_all_options_but_seed_and_place(pictures):
         dataclasses.replace(one, tasks=episodes(pictures, shots=2)),
     ):
         assert fingerprint(one) != fingerprint(other)
+
+
+SHORT = dict.fromkeys(("interval", "checkpoint_every", "validate_every", "batch"), 1)
+
+
+def narrow(problem, *, key, width: int = 3):
+    layer = linear(problem.features[0], width, key=key)
+    return arml.network([layer], linear(width, problem.outputs, key=key))
+
+
+@pytest.mark.usefixtures("optax_promotes")
+def test_a_mapping_changes_options_of_any_part(tmp_path):
+    name, tasks = "regression2d/maml", functions_2d(shots=3)
+    parts = {"algorithm": {"inner_rate": 0.01}, "outer": {"clip": 1.0}, "network": {"hidden": (3,)}}
+    made = run(name, tmp_path, steps=1, tasks={"shots": 3}, validation_tasks=2, **SHORT, **parts)
+    own = made.experiment
+    for part, options in parts.items():
+        usual = getattr(recipe(name), part)
+        assert getattr(own, part) == dataclasses.replace(usual, **options)
+    assert (own.tasks.shots, own.algorithm.inner_steps, own.recipe) == (3, 5, name)
+    learner = build("maml", tasks, network={"hidden": (3,)})
+    assert learner.net.head.weight.shape == (3, 1)
+    assert build("protonet", Problem("classification", (4,), 3, 1, 1), network=narrow).scale == 1
+    assert fit(learner, tasks, steps=1, outer={"clip": 2.0}).options.outer.clip == 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"network": {"width": 3}}, "MLPOptions has no option 'width': expected hidden or init"),
+        ({"network": "resnet"}, "unknown network 'resnet'; did you mean 'resnet12'"),
+        ({"network": narrow}, "got NarrowOptions: call arml.register"),
+        ({"outer": {"rate": 0.1}}, "OuterOptions has no option 'rate'; did you mean 'outer_rate'"),
+        ({"tasks": {"shotz": 1}}, "regression2d/maml has no option 'shotz'; did you mean 'shots'"),
+        ({"inner_rate": 0.1}, "unknown option 'inner_rate': give algorithm={'inner_rate': 0.1}"),
+        ({"shots": 3}, "unknown option 'shots': give tasks={'shots': 3}"),
+        ({"callbacks": [lambda: True]}, "expected callbacks=.FUNCTION, .*, each a function of"),
+    ],
+)
+def test_what_no_part_can_be_is_one_line_before_any_work(options, said, tmp_path):
+    with pytest.raises(ValueError, match=one_line(said)):
+        run("regression2d/maml", tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_not_options_is_named():
+    module = linear(1, 1, key=jax.random.key(0))
+    for wrong, name in ((MLPOptions, "MLPOptions"), (module, "Linear"), ({}, "dict"), ("", "str")):
+        with pytest.raises(ValueError, match=f"a mapping that changes the usual ones, got {name}"):
+            check_options(wrong)
+
+
+def test_the_shape_of_a_recipe_is_all_that_its_function_changes():
+    for odd in ("ways", "inner_rate"):
+        with pytest.raises(ValueError, match=f"expected queries or shots, got {odd}: arml.run set"):
+            recipe("regression2d/maml", **{odd: 3})

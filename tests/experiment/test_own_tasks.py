@@ -83,7 +83,7 @@ def test_the_run_evaluates_explains_and_reports(run, waves, tmp_path, command):
     result = json.loads(command("evaluate", folder, "--tasks 20 --json")[0])
     assert result["score"]["mean"] == pytest.approx(float(mean), rel=1e-5)
     assert result["recipe"] == "Waves/maml"
-    assert result["protocol"] == "4-shot, 6 queries"
+    assert result["protocol"] == "4-shot, 6 queries, tasks of the training distribution"
     assert list(result["families"]) == ["slow", "fast"]
     scores = arml.Run(folder).scores
     assert len(scores) == 20

@@ -52,6 +52,9 @@ def test_the_protocol_names_the_statistics_of_the_network(statistics, words):
         assert learner.is_transductive == (statistics == "batch")
     learner = build("maml", functions, seed=0)
     assert "statistics" not in protocol(learner, functions)
+    for tasks, drawn in ((functions, "tasks"), (Blobs(PROBLEM), "classes")):
+        said = protocol(learner, tasks, shared=True)
+        assert said == f"{protocol(learner, tasks)}, {drawn} of the training distribution"
     assert not learner.is_transductive
 
 
@@ -160,3 +163,46 @@ def test_a_run_of_splits_opens_without_their_data(tmp_path, command):
     x, y = splits_of(splits).test.sample(jax.random.key(0)).support
     ours, theirs = (arml.adapt(one, x, y).predict_proba(x) for one in (fitted, shared))
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_loaded_learner_is_scored_as_its_run(tmp_path):
+    run = arml.run(experiment(), tmp_path / "run")
+    loaded = arml.load(tmp_path / "run")
+    scores = arml.evaluate(loaded, run.experiment.tasks, 4)
+    np.testing.assert_array_equal(scores.values, arml.evaluate(run, n=4).values)
+    assert run.result["protocol"].endswith(", tasks of the training distribution")
+    predictor = arml.adapt(loaded, [[0.0, 0.0]] * 3 + [[1.0, 1.0]], [0.0, 1.0, 2.0, 3.0])
+    for wrong in (run.experiment.tasks, "regression2d", predictor):
+        said = f"expected a learner, a Fitted or an arml.Run, got {type(wrong).__name__}"
+        with pytest.raises(ValueError, match=one_line(said)):
+            arml.evaluate(wrong, loaded)
+    with pytest.raises(ValueError, match=r"got FewShotLearner: give its \.learner"):
+        arml.fit.__wrapped__(loaded, run.experiment.tasks, steps=1)
+
+
+def test_tasks_that_a_learner_was_not_made_for_are_one_line():
+    line, plane = Problem("regression", (1,), 1, 3, 4), functions_2d()
+    blobs = {ways: Blobs(Problem("classification", (6,), ways, 2, 4)) for ways in (2, 3, 4)}
+    wide = Blobs(Problem("classification", (5,), 3, 2, 4))
+    for made_for, tasks in ((line, plane), (line, wide), (PROBLEM, plane), (PROBLEM, wide)):
+        learner, kind = build("maml", made_for), tasks.problem
+        said = f"the learner was made for {made_for.outputs}-output {made_for.kind} with inputs "
+        said += rf"\({made_for.features[0]},\); these tasks are {kind.outputs}-output {kind.kind}"
+        for use in (
+            lambda learner=learner, tasks=tasks: arml.evaluate(learner, tasks, 2),
+            lambda learner=learner, tasks=tasks: arml.fit(learner, tasks, steps=1),
+        ):
+            with pytest.raises(ValueError, match=one_line(said)):
+                use()
+    with pytest.raises(ValueError, match="these tasks are 1-output regression"):
+        arml.fit(build("maml", blobs[3]), blobs[3], steps=1, validation=plane)
+    # A learner of some classes can learn tasks of fewer; of more, where its weights can be widened.
+    for name in ("maml", "protonet"):
+        for tasks in blobs.values():
+            assert len(arml.evaluate(build(name, PROBLEM), tasks, 2)) == 2
+    for use in (
+        lambda: arml.evaluate(build("tapnet", PROBLEM), blobs[4], 2),
+        lambda: arml.fit(build("maml", PROBLEM), blobs[4], steps=1),
+    ):
+        with pytest.raises(ValueError, match=one_line("4 classes are more|are 4-output class")):
+            use()

@@ -1,6 +1,7 @@
 """Training, scoring and comparing in memory, on tasks that a user's script defines."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +79,19 @@ def test_a_callback_ends_a_training_by_true_alone():
     for answer in (1, "stop"):
         with pytest.raises(ValueError, match=f"callback .* return True, .* got {answer!r}"):
             fit(lambda now, answer=answer: answer)
+
+
+def test_callbacks_are_checked_before_any_work():
+    untraced = arml.fit.__wrapped__  # without the tests' own check of types
+    for wrong in (print, [3], [lambda: True], "print"):
+        said = r"expected callbacks=\[FUNCTION, \.\.\.\], each a function of a Moment, got "
+        with pytest.raises(ValueError, match=said + re.escape(repr(wrong))):
+            untraced(build(), TASKS, steps=10, callbacks=wrong)
+    with pytest.raises(ValueError, match=said):
+        arml.register("callback", "wrong", lambda: True)
+    seen = []
+    arml.fit(build(), TASKS, steps=10, callbacks=(seen.append,), **SMALL)  # a function of C
+    assert [now.step for now in seen] == [5, 10]
 
 
 @pytest.mark.slow

@@ -142,6 +142,16 @@ def test_problems_that_cannot_be(change, said):
         made.__post_init__()
 
 
+class Numbered(Lines):
+    def sample(self, key):
+        return super().sample(key)._replace(family=0)
+
+
+def test_a_family_may_be_a_plain_number():
+    one, two = (arml.evaluate(net(), Numbered(), n=n).values for n in (1, 2))
+    np.testing.assert_allclose(one, two[:1], rtol=1e-6)
+
+
 def test_tasks_that_are_all_equal():
     with pytest.warns(UserWarning, match="Global: sample does not use its key, so all tasks are"):
         scores = arml.evaluate(net(), Global(), n=3)

@@ -64,19 +64,23 @@ def _parts(what: str) -> Iterator[tuple[str, str]]:
     from arml.plugins.loading import announce
 
     file = Path(what).expanduser().resolve() if what.endswith(".py") else None
+    parts: dict[str, Registry[Any]] = {"tasks": TASKS, "network": NETWORKS, "method": ALGORITHMS}
+    parts["inputs"] = INPUTS
+    before = {part: dict(registry) for part, registry in parts.items()}
     if file is not None:
         announce(file)
     found = False
-    parts: dict[str, Registry[Any]] = {"tasks": TASKS, "network": NETWORKS, "method": ALGORITHMS}
-    for part, registry in {**parts, "inputs": INPUTS}.items():
+    for part, registry in parts.items():
         for name, entry in registry.items():
             module = sys.modules.get(entry.options_class.__module__)
-            if name == what if file is None else getattr(module, "__file__", None) == str(file):
+            # The file may register what another module defines, or have been loaded before.
+            new = before[part].get(name) is not entry or getattr(module, "__file__", 0) == str(file)
+            if name == what if file is None else new:
                 found = True
                 yield part, name
     if not found:
         raise ValueError(
             f"no method, network, tasks or inputs {what!r}: `arml list` names the methods"
             if file is None
-            else f"{what} registers nothing: call arml.register in it"
+            else f"{what} registers no method, network, tasks or inputs: call arml.register in it"
         )

@@ -66,8 +66,11 @@ class Options:
 
 def check_options(options: Any) -> None:
     """Raise `ValueError` in one line if a field has no value of its type, or if the options' own
-    `check` raises. Every entry to a training calls it, because
-    nothing else checks options that are made in Python."""
+    `check` raises, or for an object that is not options. Every entry to a training calls it,
+    because nothing else checks options that are made in Python."""
+    if isinstance(options, type) or not hasattr(options, "check"):
+        name = getattr(options, "__name__", type(options).__name__)
+        raise ValueError(f"expected options, or a mapping that changes the usual ones, got {name}")
     check_types(options)
     options.check()
 

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import PyTree
 
@@ -65,7 +66,7 @@ def vmap(function: Callable[..., R]) -> Callable[..., R]:
         if len(jax.tree.leaves(arguments)[0]) > 1:
             return jax.vmap(function)(*arguments)
         result = function(*jax.tree.map(lambda a: a[0], arguments))
-        expanded: R = jax.tree.map(lambda a: a[None], result)
+        expanded: R = jax.tree.map(lambda a: jnp.asarray(a)[None], result)
         return expanded
 
     return mapped

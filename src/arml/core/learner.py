@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from arml.core.episodes import Examples, Problem, Task
@@ -156,6 +157,39 @@ def adapted_to(learner: MetaLearner, support: Examples, *, key: PRNGKeyArray) ->
         f"{type(learner).__name__}: expected adapt to return arml.Adapted(predict), where predict "
         f"is a function of inputs, got {got}: change adapt"
     )
+
+
+def predictions_of(learner: MetaLearner, problem: Problem) -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of the predictions for ONE task, and the arrays in them that are not of the
+    learner's pytree. Nothing is computed."""
+
+    def outputs(learner: MetaLearner) -> Array:
+        n, classes = problem.support, problem.kind == "classification"
+        y = jnp.zeros(n, jnp.int32) if classes else jnp.zeros((n, problem.outputs))
+        support = Examples(jnp.zeros((n, *problem.features)), y)
+        predict = adapted_to(learner, support, key=jax.random.key(0)).predict
+        return predict(jnp.zeros((problem.query, *problem.features)))
+
+    program, found, _ = eqx.filter_make_jaxpr(outputs)(learner)
+    return found.shape, program.consts
+
+
+def check_suits(learner: MetaLearner, problem: Problem, made_for: object = None) -> None:
+    """Raise `ValueError` if a learner, which was `made_for` a problem unless it holds another,
+    cannot learn tasks of this problem."""
+    made_for = getattr(learner.origin or learner, "problem", made_for)
+    if not isinstance(made_for, Problem):
+        return
+    said = [f"{p.outputs}-output {p.kind} with inputs {p.features}" for p in (made_for, problem)]
+    try:
+        more = said[0] != said[1] and predictions_of(learner, problem)[0][-1] - problem.outputs
+    except Exception:  # of any kind: a method may be a user's own
+        more = -1
+    # A learner of more classes can learn tasks of fewer.
+    if problem.kind != made_for.kind or more < 0 or (more and problem.kind == "regression"):
+        raise ValueError(
+            f"the learner was made for {said[0]}; these tasks are {said[1]}: build one for these"
+        )
 
 
 class Carried(eqx.Module):

@@ -107,7 +107,8 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
     some = jax.vmap(checked.sample)(jax.random.split(jax.random.key(0), CHECKED_TASKS))
     if wrong := _misnumbered(some, checked):
         raise ValueError(wrong)
-    given, cast = (jax.tree.map(lambda leaf: leaf.dtype, one) for one in (drawn, some))
+    # A number of Python has a weak type.
+    given, cast = (jax.tree.map(lambda a: (a.dtype, a.weak_type), one) for one in (drawn, some))
     found = tasks if given == cast and isinstance(tasks, TaskDistribution) else checked
     _checked[id(tasks)] = found
     return found

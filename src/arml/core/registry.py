@@ -6,7 +6,7 @@ call `arml.register`. A registry reads both when it is used. Nothing here needs 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, make_dataclass, replace
 from difflib import get_close_matches
 from importlib import metadata
 from inspect import signature
@@ -188,8 +188,16 @@ class Registry(Mapping[str, E], Generic[E]):
         name = type(options).__name__
         raise ValueError(
             f"expected options of a registered {self.part}, got {name}: call "
-            f"arml.register({self.part!r}, NAME, {name}) first"
+            f"arml.register({self.part!r}, NAME, {name}) first, and use NAME"
         )
+
+
+def with_options(options: Any, changes: Mapping[str, object], whose: str) -> Any:
+    """The options with these changes. **Raises** `ValueError` for an unknown option."""
+    known = [field.name for field in fields(options)]
+    if odd := sorted({*changes} - {*known}):
+        raise ValueError(f"{whose} has no option {odd[0]!r}{nearest(odd[0], known)}")
+    return replace(options, **changes) if changes else options
 
 
 def points(part: str) -> list[metadata.EntryPoint]:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, PRNGKeyArray
 
 from arml.algorithms import ALGORITHMS
 from arml.core.checks import Options
@@ -30,6 +30,7 @@ from arml.core.inner import with_steps
 from arml.core.learner import MetaLearner
 from arml.core.own_tasks import fault
 from arml.experiment.options import NETWORKS, TASKS
+from arml.experiment.recipes import drawn_once
 from arml.nn.networks import BaseNetwork, Body, Conv4Options, MLPOptions, linear
 from arml.plugins.loading import announced, place_in_plugin
 from arml.plugins.sources import package_of, source_of
@@ -392,7 +393,8 @@ def blobs(
     return Blobs(problem=problem, noise=noise)  # type: ignore[call-arg]
 
 
-class OneBlock(NamedTuple):
+@dataclass(frozen=True)
+class OneBlock(Options):
     """A network of one of Conv-4's blocks: four would do the same, and compile four times as
     long."""
 
@@ -430,8 +432,7 @@ def make(name: str, kind: Setup) -> Case:
     options = replace(options, **{k: v for k, v in kind.sizes.items() if hasattr(options, k)})
 
     def build(key: PRNGKeyArray) -> MetaLearner:
-        net_key, key = jax.random.split(key)
-        learner = options.build(kind.network.build(problem, key=net_key), problem, key=key)
+        learner = drawn_once(options, kind.network, problem, key)
         return with_steps(learner, kind.steps) if known.descends else learner
 
     return Case(build, kind.tasks, known.dead, kind.cancelled, known.descends, known.exceptions)
@@ -506,19 +507,17 @@ def _cases(part: str, name: str) -> tuple[dict[str, Case], str]:
 def _readable(network: Options) -> tuple[dict[str, Case], str]:
     """MAML with the network on each kind of tasks that it can read, and why it cannot read the
     others."""
-    cases, refused = {}, []
+    cases, refused = {}, dict[str, list[str]]()
     for kind, about in SETUPS.items():
         cancelled = (*about.cancelled, ".bias") if kind == "pictures" else about.cancelled
         case = make("maml", about._replace(network=network, cancelled=cancelled))
-        inputs = jax.ShapeDtypeStruct((2, *about.tasks.problem.features), jnp.float32)
-        try:
-            learner: PyTree = case.learner
-            jax.eval_shape(learner.net, inputs)
-        except (TypeError, ValueError) as error:
-            refused.append(f"{kind}: {' '.join(str(error).split())}")
-        else:
+        built = found_by(kind, "is_built", partial(getattr, case, "learner"))
+        if built.passed:
             cases[kind] = case
-    return cases, "; ".join(refused)
+        else:
+            why = ": ".join(filter(None, (built.place, built.message)))
+            refused.setdefault(why, []).append(kind)
+    return cases, "; ".join(f"{', '.join(kinds)}: {why}" for why, kinds in refused.items())
 
 
 def found_by(subject: str, name: str, run: Callable[[], None]) -> Finding:

@@ -32,7 +32,7 @@ from arml.tasks.options import (
 )
 from arml.tasks.own import OwnOptions
 from arml.tasks.splits import TasksOptions, splits_of
-from arml.training.fit import FitOptions, OuterOptions
+from arml.training.fit import FitOptions, OuterOptions, checked_callbacks
 
 REGRESSION = Problem("regression", (2,), 1, shots=10, queries=10)
 IMAGES = Problem("classification", (28, 28, 3), 5, 1, 15, inputs="pictures")
@@ -141,7 +141,7 @@ def register(part: str, name: str, options: Callable[..., object], **about: Any)
     **Raises** `ValueError` in one line if the options lack something, or the name is taken.
     """
     if part == "callback":
-        CALLBACKS[name] = options
+        (CALLBACKS[name],) = checked_callbacks((options,))
         return
     registry = {**REGISTRIES, "method": ALGORITHMS, "inputs": INPUTS}.get(part)
     if registry is None:

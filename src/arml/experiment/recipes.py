@@ -6,9 +6,11 @@ registered later also have recipes.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from inspect import isfunction
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,13 +21,14 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from arml.algorithms import ALGORITHMS, Changes, Method
 from arml.core.checks import Options, check_options, check_size
 from arml.core.compilation import RUN_ONCE, short
-from arml.core.episodes import Examples, Problem
-from arml.core.learner import MetaLearner, adapted_to, parameters
-from arml.core.registry import nearest
+from arml.core.episodes import Problem
+from arml.core.learner import MetaLearner, parameters, predictions_of
+from arml.core.registry import nearest, options_of, with_options
 from arml.experiment.options import (
     BENCHMARK,
     IMAGES,
     NETWORKS,
+    REGISTRIES,
     REGRESSION,
     STARTER,
     TASKS,
@@ -313,10 +316,14 @@ def recipe(name: str, **shape: int) -> Experiment:
     - `shape`: `ways`, `shots` or `queries` of its tasks, each at least one. Options of the method
       that depend on the shape of the tasks follow: inner rates, weights of reconstructions.
 
-    **Raises** `ValueError` with the nearest names for an unknown one, and `TypeError` for an option
-    that the tasks do not have.
+    **Raises** `ValueError` with the nearest names for an unknown one, and for another option than
+    those of the shape of its tasks.
     """
     if name in RECIPES:
+        known = {"ways", "shots", "queries"} & {*RECIPES[name].tasks.__dataclass_fields__}
+        if odd := sorted({*shape} - known):
+            options = " or ".join(sorted(known)) or "no option"
+            raise ValueError(f"{name}: expected {options}, got {odd[0]}: arml.run sets all options")
         return RECIPES.shaped(name, **shape)
     place, slash, method = name.partition("/")
     if method in ALGORITHMS and place in settings():
@@ -341,7 +348,7 @@ def build(
     tasks: TasksLike | Problem,
     *,
     seed: int | None = None,
-    network: Options | str | None = None,
+    network: Options | str | JsonView | Callable[..., object] | None = None,
     **options: object,
 ) -> MetaLearner:
     """An untrained learner for tasks.
@@ -355,8 +362,8 @@ def build(
     - `tasks`: task distribution, `Splits`, the options of a recipe's tasks, or a `Problem`.
     - `seed`: seeds the initial weights; 0, or the experiment's, if None. `arml.run` begins with the
       same weights.
-    - `network`: options of the base network, or the name of one; if None the method's usual one:
-      an MLP for vectors, Conv-4 for pictures.
+    - `network`: the name of a network, options, a function that builds one, or a mapping that
+      changes options of the method's usual one: an MLP for vectors, Conv-4 for pictures.
     - `options`: options of the method that differ from its usual ones.
 
     **Raises** `ValueError` in one line for an unknown name or option, and for a method that is not
@@ -364,15 +371,10 @@ def build(
     """
     problem = tasks if isinstance(tasks, Problem) else splits_of(tasks).train.problem
     experiment = what if isinstance(what, Experiment) else experiment_for(what, problem)
-    base: Any = NETWORKS.known(network).options_class() if isinstance(network, str) else network
-    algorithm: Any = experiment.algorithm
-    known = [field.name for field in fields(algorithm)]
-    if odd := sorted({*options} - {*known}):
-        raise ValueError(f"{experiment.recipe} has no option {odd[0]!r}{nearest(odd[0], known)}")
     experiment = replace(
         experiment,
-        network=experiment.network if base is None else base,
-        algorithm=replace(algorithm, **options),
+        network=options_for("network", {} if network is None else network, experiment.network),
+        algorithm=with_options(experiment.algorithm, options, experiment.recipe),
         seed=experiment.seed if seed is None else seed,
     )
     for part in (experiment.algorithm, experiment.network, experiment.outer):
@@ -385,6 +387,16 @@ def build(
     return learner
 
 
+def options_for(part: str, given: object, usual: Options) -> Any:
+    """The options of a part of an experiment from options, a mapping that changes the `usual` ones,
+    a name, or a function that builds the part. `check_options` refuses anything else."""
+    if isinstance(given, Mapping):
+        return with_options(usual, given, f"{part} {type(usual).__name__}")
+    if isinstance(given, str) and part != "algorithm":  # another method has another recipe
+        return REGISTRIES[part].known(given).options_class()
+    return options_of(given)() if isfunction(given) else given
+
+
 def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
     """The experiment of a method, a recipe or options of a method, for tasks of this problem. If
     the problem is None, `what` must name a recipe, whose tasks stay."""
@@ -392,6 +404,7 @@ def experiment_for(what: str | Options, problem: Problem | None) -> Experiment:
         return recipe(str(what))
     own = Setting("own", problem)
     if not isinstance(what, str):
+        check_options(what)
         return replace(own.shared, recipe=type(what).__name__, algorithm=what)
     if what in RECIPES:
         shape = {"ways": problem.outputs, "shots": problem.shots, "queries": problem.queries}
@@ -452,7 +465,7 @@ def initial(experiment: Experiment, problem: Problem) -> MetaLearner:
 
 def built(experiment: Experiment, problem: Problem) -> MetaLearner:
     """`initial`, by a compiled program that serves all seeds."""
-    return _drawn_once(*_parts(experiment, problem), _given(experiment, problem))
+    return drawn_once(*_parts(experiment, problem), _given(experiment, problem))
 
 
 def started(experiment: Experiment, problem: Problem) -> TrainState:
@@ -484,36 +497,36 @@ def _drawn(
     key: PRNGKeyArray,
     given: BaseNetwork | None = None,
 ) -> MetaLearner:
-    net_key, key = jax.random.split(key)
-    net = network.build(problem, key=net_key) if given is None else given
-    _check_made(callable(net), network, "a network", net)
-    net = net if hasattr(net, "given") else SetNetwork(net)
-    learner = algorithm.build(net, problem, key=key)
-    _check_made(isinstance(learner, MetaLearner), algorithm, "an arml.MetaLearner", learner)
-    check_size(parameters(learner))
-    if not all(type(part).__module__.startswith("arml.") for part in (algorithm, network)):
-        _check_outputs(learner, problem)
+    with warnings.catch_warnings():
+        # Equinox warns at length of functions of JAX, which `_check_outputs` checks.
+        warnings.filterwarnings("ignore", r"\s*Possibly assigning a JAX-transformed")
+        net_key, key = jax.random.split(key)
+        net = network.build(problem, key=net_key) if given is None else given
+        _check_made(callable(net), network, "a network", net)
+        net = net if hasattr(net, "given") else SetNetwork(net)
+        learner = algorithm.build(net, problem, key=key)
+        _check_made(isinstance(learner, MetaLearner), algorithm, "an arml.MetaLearner", learner)
+        check_size(parameters(learner))
+        kinds = type(network), type(algorithm)
+        if own := [kind.__name__ for kind in kinds if not kind.__module__.startswith("arml.")]:
+            _check_outputs(learner, problem, own[0])
     return learner
 
 
-def _check_outputs(learner: MetaLearner, problem: Problem) -> None:
+def _check_outputs(learner: MetaLearner, problem: Problem, own: str) -> None:
     """Raise `ValueError` in one line if a learner with a part of a user's own does not give an
-    output for each class or target. Nothing is computed."""
-    classes = problem.kind == "classification"
-    n, name = problem.support, type(learner).__name__
-    y = jnp.zeros(n, jnp.int32) if classes else jnp.zeros((n, problem.outputs))
-    support = Examples(jnp.zeros((n, *problem.features)), y)
-    queries = jnp.zeros((problem.query, *problem.features))
-
-    def outputs() -> Array:
-        return adapted_to(learner, support, key=jax.random.key(0)).predict(queries)
-
-    shape = jax.eval_shape(outputs).shape
+    output for each class or target, or hides arrays in a function. Nothing is computed."""
+    shape, hidden = predictions_of(learner, problem)
+    if any(isinstance(array, jax.core.Tracer) for array in hidden):
+        raise ValueError(
+            f"{own}: expected build to return an eqx.Module with trainable arrays, got arrays "
+            "inside a function, such as jax.vmap(MODULE): call jax.vmap in the module's __call__"
+        )
     wanted = problem.query, problem.outputs
     if shape != wanted:
         raise ValueError(
-            f"{name}: expected predictions of shape {wanted} for {problem.query} queries, got "
-            f"{shape}: change the network, or the function that adapt returns"
+            f"{type(learner).__name__}: expected predictions of shape {wanted} for {problem.query} "
+            f"queries, got {shape}: change the network, or the function that adapt returns"
         )
 
 
@@ -529,4 +542,4 @@ def _start_of(outer: Options, steps: int, *parts: PyTree) -> TrainState:
     return start(_drawn(*parts), outer.build(steps))
 
 
-_drawn_once, _started_once = short(_drawn, RUN_ONCE), short(_start_of, RUN_ONCE)
+drawn_once, _started_once = short(_drawn, RUN_ONCE), short(_start_of, RUN_ONCE)

@@ -17,10 +17,12 @@ from arml.core.checks import Options
 from arml.core.episodes import Problem, TaskDistribution
 from arml.core.learner import MetaLearner
 from arml.core.losses import score_of
+from arml.core.registry import with_options
 from arml.datasets.folders import Progress
 from arml.experiment.held import ARRAYS_FILE, SplitsOptions
 from arml.experiment.options import (
     CALLBACKS,
+    REGISTRIES,
     RESTORE_HINT,
     Experiment,
     absolute,
@@ -29,7 +31,7 @@ from arml.experiment.options import (
     problem_of,
     to_json,
 )
-from arml.experiment.recipes import experiment_for, initial, started
+from arml.experiment.recipes import experiment_for, initial, options_for, recipe, started
 from arml.experiment.weights import source_of_weights
 from arml.experiment.workers import Job, Stopping, carry_out
 from arml.plugins.loading import load_plugins
@@ -61,6 +63,7 @@ from arml.training.fit import (
     OuterOptions,
     TrainState,
     best_of,
+    checked_callbacks,
     ends,
     intervals,
     seeded,
@@ -225,10 +228,12 @@ def run(
     **Arguments**
 
     - `experiment`: an `Experiment`, or the name of a recipe or, with `tasks`, of a method.
-    - `tasks`: a task distribution, `Splits`, or the options of tasks, instead of the experiment's.
-      Arrays of `Splits` are written into the folder. Your own class of a distribution must be at
-      the top level of a file: to reopen the folder, pass it as `--plugin FILE`, or import it.
-    - `changes`: other options of the experiment, such as `steps` and `seed`.
+    - `tasks`: a task distribution, `Splits`, or the options of tasks, instead of the experiment's,
+      or a mapping that changes some of these options, such as `{"shots": 5}`. Arrays of
+      `Splits` are written into the folder. Your own class of a distribution must be at the top
+      level of a file: to reopen the folder, pass it as `--plugin FILE`, or import it.
+    - `changes`: other options of the experiment, such as `steps` and `seed`. A mapping changes some
+      options of a part: `algorithm={"inner_rate": 0.05}`, `outer={...}`, `network={...}`.
     - `watch`: called with the step and its record: `loss`, `validation`. If a step takes longer
       than half a second, it is called after every step, with the mean loss of the interval so far.
     - `stop`: called after each `watch`. If it returns True, the state is saved and the run ends.
@@ -253,6 +258,8 @@ def run(
     experiment, arrays = _experiment(experiment, tasks, changes)
     experiment, folder = absolute(experiment), Path(folder)
     experiment.check()
+    callbacks = checked_callbacks(callbacks)
+    to_json(experiment)  # before any work: it raises for options that are not registered
     check_place(folder)
     check_claim(experiment, folder, extend)
     mesh = _joined(experiment.batch, devices, distributed=distributed)
@@ -383,6 +390,10 @@ def _experiment(
 ) -> tuple[Experiment, bytes]:
     """The experiment for the arguments of `run`, and the file of arrays that its tasks need."""
     arrays = b""
+    if isinstance(tasks, Mapping):
+        shape = {k: n for k, n in tasks.items() if k in ("ways", "shots", "queries")}
+        made = recipe(what, **shape) if isinstance(what, str) else what
+        what, tasks = replace(made, tasks=with_options(made.tasks, tasks, made.recipe)), None
     problem = None if tasks is None else splits_of(tasks).train.problem
     made = experiment_for(what, problem) if isinstance(what, str) else what
     if isinstance(tasks, Splits):
@@ -398,7 +409,12 @@ def _experiment(
     known = {field.name for field in fields(Experiment)} - {"tasks"}
     odd = sorted({*changes} - known)
     if odd:
-        raise ValueError(f"unknown option {odd[0]!r}: expected one of {', '.join(sorted(known))}")
+        one = {odd[0]: changes[odd[0]]}
+        how = [f"give {part}={one}" for part in REGISTRIES if hasattr(getattr(made, part), odd[0])]
+        how = how or [f"expected one of {', '.join(sorted(known))}"]
+        raise ValueError(f"unknown option {odd[0]!r}: {' or '.join(how)}")
+    for part in {*REGISTRIES} & {*changes}:
+        changes = {**changes, part: options_for(part, changes[part], getattr(made, part))}
     return replace(made, **changes), arrays
 
 

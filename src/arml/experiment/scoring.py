@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from arml.core.checks import check_options
 from arml.core.episodes import Problem, Task, TaskDistribution, in_words
-from arml.core.learner import MetaLearner, parameters
+from arml.core.learner import MetaLearner, check_suits, parameters
 from arml.experiment.options import fingerprint
 from arml.experiment.recipes import widened
 from arml.experiment.running import Run
@@ -26,9 +26,8 @@ from arml.results.files import check_writable, sealed, write_json
 from arml.results.folder import Result
 from arml.results.machine import one_blas_thread
 from arml.results.scores import Score, Scores, summary_of, write_scores
-from arml.tasks.splits import TasksLike, TasksOptions
+from arml.tasks.splits import TasksLike, TasksOptions, splits_of
 from arml.training.evaluate import Held, check_split, looks, score_tasks
-from arml.training.fit import Fitted
 from arml.training.provenance import provenance
 
 
@@ -41,7 +40,7 @@ class Scored(NamedTuple):
 
 
 def evaluate(
-    learner: MetaLearner | Fitted | Run,
+    learner: object,
     tasks: TasksLike | None = None,
     n: int = 1_000,
     *,
@@ -64,7 +63,7 @@ def evaluate(
 
     **Arguments**
 
-    - `learner`: a `MetaLearner`, or a `Fitted` or `Run`, which has one.
+    - `learner`: a `MetaLearner`, or a `Fitted`, a `Run` or a learner of `arml.load`, which has one.
     - `tasks`: a task distribution, `Splits`, or the options of a recipe's tasks. None is for a
       `Run`: its own tasks. Scores on its test tasks as in the training are then kept in its folder,
       as `arml evaluate` keeps them (`run.result`, `run.scores`).
@@ -80,6 +79,12 @@ def evaluate(
     has no such option; `RunError` for a run whose data have changed or whose folder is read-only.
     """
     check_split(split)
+    holds = learner if isinstance(learner, MetaLearner) else getattr(learner, "learner", None)
+    if not isinstance(holds, MetaLearner) or getattr(learner, "estimator", None) is not None:
+        raise ValueError(
+            f"expected a learner, a Fitted or an arml.Run, got {type(learner).__name__}: "
+            "arml.Run(FOLDER) opens a run, arml.load(NAME) another learner"
+        )
     shape = {k: v for k, v in (("ways", ways), ("shots", shots)) if v is not None}
     if isinstance(learner, Run) and tasks is None:
         kept = split == "test" and steps is None and not shape
@@ -109,18 +114,20 @@ def evaluate(
         made: Any = replace(tasks, **_known(shape, tasks, f"the tasks {own}"))  # type: ignore[type-var]
         check_options(made)
         tasks = made
-    trained_on = None
-    if not isinstance(learner, MetaLearner):
-        trained_on, learner = learner.trained_on, learner.learner
-    if learner.origin is not None:
-        learner = widened(learner, learner.origin.experiment, learner.origin.problem, ways or 0)
+    splits = splits_of(tasks)
+    problem: Problem = getattr(splits, split).problem
+    known: Any = holds.origin or learner
+    made_for: Any = getattr(known, "problem", None)
+    if hasattr(known, "experiment") and problem.kind == made_for.kind == "classification":
+        holds = widened(holds, known.experiment, made_for, problem.outputs)
+    check_suits(holds, problem, made_for)
     return score_tasks(
-        learner,
-        tasks,
+        holds,
+        splits if isinstance(tasks, TasksOptions) else tasks,
         n,
         split=split,
         steps=steps,
-        trained_on=trained_on,
+        trained_on=getattr(learner, "trained_on", None),
         chunk=chunk,
         mesh=mesh,
         watch=watch,
@@ -242,13 +249,13 @@ def kept_scores(
 
 
 def protocol(learner: MetaLearner, tasks: TaskDistribution, *, shared: bool = False) -> str:
-    """The conditions of a score in words: the protocol of the tasks, whether classification tasks
-    are drawn from the training distribution, the statistics by which the learner normalises, and
-    whether it is transductive."""
-    known = shared and tasks.problem.kind == "classification"
+    """The conditions of a score in words: the protocol of the tasks, whether they are drawn from
+    the training distribution, the statistics by which the learner normalises, and whether it is
+    transductive."""
+    drawn = "classes" if tasks.problem.kind == "classification" else "tasks"
     return (
         in_words(tasks.protocol())
-        + (", classes of the training distribution" if known else "")
+        + (f", {drawn} of the training distribution" if shared else "")
         + (f", {learner.statistics} statistics" if learner.statistics else "")
         + (" (transductive)" if learner.is_transductive else "")
     )

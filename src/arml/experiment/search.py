@@ -130,12 +130,13 @@ def chosen(experiment: Experiment, values: Mapping[str, object]) -> Experiment:
 
 def space_in_words(search: Space) -> str:
     """The options and their values in one line."""
+    return "  ".join(f"{path}={_in_words(one)}" for path, one in search.items())
 
-    def words(one: Any) -> str:
-        wide = hasattr(one, "low")
-        return f"{one.low:g}..{one.high:g}" if wide else ",".join(map(str, one.choices))
 
-    return "  ".join(f"{path}={words(one)}" for path, one in search.items())
+def _in_words(one: Any) -> str:
+    """The values that an option may have."""
+    wide = hasattr(one, "low")
+    return f"{one.low:g}..{one.high:g}" if wide else ",".join(map(str, one.choices))
 
 
 def tune(
@@ -215,6 +216,13 @@ def _plan(experiment: Experiment, search: Space) -> Json:
     return {"experiment": plain(to_json(absolute(experiment))), "search": written}
 
 
+def _readable(plan: Json) -> Json:
+    """The sweep with the values of its options in words."""
+    read = installed().distributions.json_to_distribution
+    searched = {path: _in_words(read(text)) for path, text in plan["search"].items()}
+    return {"experiment": plan["experiment"], **searched}
+
+
 def opened(
     experiment: Experiment, search: Space, folder: Path, storage: str | None = None
 ) -> "optuna.Study":
@@ -257,7 +265,8 @@ def opened(
         if known is None:
             study.set_user_attr("plan", plan)
     if known is not None:
-        check_same(folder, known, plan, "sweep")
+        check_same(folder, _readable(known), _readable(plan), "sweep")
+        check_same(folder, known, plan, "sweep")  # two ranges may have the same words
     return study
 
 

@@ -104,6 +104,8 @@ def read_config(folder: Path | str) -> Json:
         advice = f"`arml train RECIPE --run {folder}` makes one"
         if inside:
             advice = f"there are runs in it: name one, such as {min(inside).parent}"
+        if trials := [*Path(folder).glob("trials/*/config.json")]:
+            advice = f"it is a sweep: name the run of a trial, such as {min(trials).parent}"
         raise RunError(
             f"expected a run folder with a config.json at {folder}, found none; {advice}"
         )

@@ -14,12 +14,12 @@ after each step. Gradients are still computed at the newest weights.
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -45,9 +45,10 @@ from arml.core.compilation import FEW_SECONDS, jit, vmap
 from arml.core.episodes import Problem, Task, TaskDistribution
 from arml.core.inner import GradientDescent, steps_of
 from arml.core.inputs import write_folder
-from arml.core.learner import MetaLearner
+from arml.core.learner import MetaLearner, check_suits
 from arml.core.losses import score_of
 from arml.core.own_tasks import fault
+from arml.core.registry import with_options
 from arml.nn.residual import with_drops
 from arml.results.files import Json, JsonView, RunError
 from arml.results.machine import one_blas_thread
@@ -487,6 +488,19 @@ Callback = Callable[[Moment], bool | None]
 """Called after each interval. The training ends early if it returns True."""
 
 
+def checked_callbacks(callbacks: Any) -> list[Callback]:
+    """The callbacks. **Raises** `ValueError` unless each can be called with a `Moment`."""
+    try:
+        for one in (found := [*callbacks]):
+            with suppress(ValueError):  # the arguments of some functions of C are not known
+                signature(one).bind(None)
+    except TypeError as error:
+        raise ValueError(
+            f"expected callbacks=[FUNCTION, ...], each a function of a Moment, got {callbacks!r}"
+        ) from error
+    return found
+
+
 def ends(callbacks: Sequence[Callback], moment: Moment) -> bool:
     """Call all callbacks. **Returns** whether one of them ends the training. **Raises**
     `ValueError` in one line if one returns a value that is not True, False or None."""
@@ -653,7 +667,7 @@ def fit(
     *,
     steps: int,
     seed: int | None = None,
-    outer: "Options | optax.GradientTransformation | Callable[[int], object] | None" = None,
+    outer: "Options | JsonView | optax.GradientTransformation | Callable[..., Any] | None" = None,
     batch: int | None = None,
     validation: TasksLike | None = None,
     validate_every: int | None = None,
@@ -681,7 +695,7 @@ def fit(
       `Splits`, or the options of a recipe's tasks.
     - `steps`: the last outer step, counted from the first step of the first `fit`.
     - `seed`: the seed of the training tasks; 0 if None.
-    - `outer`: the outer optimiser: `arml.OuterOptions`, an optimiser of Optax, such as
+    - `outer`: `arml.OuterOptions`, a mapping that changes the usual ones, an optimiser of Optax, as
       `optax.adamw(1e-3)`, or a function that makes one from the number of steps. If None, that of
       the learner's recipe, or Adam with rate 0.001 for a learner that `arml.build` did not make.
     - `validation`: tasks to score every `validate_every` steps and at the end. If None, the
@@ -697,6 +711,11 @@ def fit(
 
     **Raises** `ValueError` in one line for invalid options or tasks, and `NotFiniteError`.
     """
+    if not isinstance(learner, MetaLearner | Fitted):
+        raise ValueError(
+            f"expected a learner or a Fitted, got {type(learner).__name__}: give its .learner"
+        )
+    callbacks = checked_callbacks(callbacks)
     splits = splits_of(tasks)
     held_out: TaskDistribution | None = splits.validation
     if validation is not None:
@@ -706,7 +725,7 @@ def fit(
     options = _options(
         learner,
         splits.train.problem,
-        outer=outer if outer is None or is_dataclass(outer) else Given(outer),
+        outer=outer,
         steps=steps,
         batch=batch,
         interval=interval,
@@ -719,10 +738,13 @@ def fit(
         keep=keep,
     )
     if not isinstance(learner, Fitted):
+        check_suits(learner, splits.train.problem)
         state = start(learner, options.outer.build(steps))
         learner = Fitted(learner, (), state, options, seed or 0, splits.train.problem)
     _check_goes_on(learner, steps, seed, splits.train.problem)
-    if held_out is None and (options.patience or options.keep == "best"):
+    if held_out is not None:
+        check_suits(learner.learner, held_out.problem, learner.problem)
+    elif options.patience or options.keep == "best":
         raise ValueError("patience and keep need validation tasks: give validation=TASKS")
     with bar("fit", steps, show=progress) as update:
         loop = intervals(
@@ -767,7 +789,11 @@ def _collected(
 def _options(learner: MetaLearner | Fitted, problem: Problem, **asked: object) -> FitOptions:
     """The checked options of a training. An option that is None gets its usual value."""
     changes: Json = {name: value for name, value in asked.items() if value is not None}
-    options = replace(_usual(learner, problem), **changes)
+    options = _usual(learner, problem)
+    if isinstance(outer := changes.get("outer", options.outer), Mapping):
+        outer = with_options(options.outer, outer, "the optimiser")
+    changes["outer"] = outer if is_dataclass(outer) else Given(outer)
+    options = replace(options, **changes)
     options.check()
     if not options.steps:
         raise ValueError("steps must be at least 1, got 0")
