@@ -56,7 +56,7 @@ def test_a_split_of_other_data_is_refused():
     check_split([replace(family(11), split=split)])  # classes that are added are not used
     for given, parts, said in (
         (family(9), split, "names 1 classes that the data lacks"),
-        (family(10, "g"), None, "family 'g': it has no parts"),
+        (family(10, "g"), None, "family 'g': it has the parts none, not train"),
         (family(10), split | {"test": split["train"]}, "it has a class twice"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -234,7 +234,7 @@ def test_training_streams_resumes_bit_for_bit_and_refuses_another_store(
         ({"shots": 0}, "shots must be at least 1, got 0"),
         ({"train_ways": 2}, "train_ways must be 0 or at least the 3 ways, got 2"),
         ({"ways": 9}, "at least 9 validation classes for 9-way tasks, got 7"),
-        ({"queries": 9}, "at least 10 images of each class"),
+        ({"queries": 9}, "at least 10 examples of each class"),
         ({"only": ("textur",)}, "unknown family 'textur'; did you mean 'texture'"),
     ],
 )

@@ -59,5 +59,5 @@ def test_examples_and_classes_are_added():
     np.testing.assert_array_equal(first.predict_proba(x), before)
     with pytest.raises(ValueError, match="all texts or all numbers"):
         first.add(x[:1], [7])
-    with pytest.raises(ValueError, match="expected 1 labels"):
+    with pytest.raises(ValueError, match="a label for each of 1 inputs, got 2 of them"):
         first.add(x[:1], ["ash", "elm"])

@@ -107,7 +107,7 @@ def decode(
             raise UnreadableError(where, f"one without the box {box}")
     if min(pixels.shape[:2]) < MIN_TRUSTED_SIDE:
         tell(f"{where}: a picture of {pixels.shape[1]} x {pixels.shape[0]} px shows very little")
-    if (highest := int(pixels.max())) < MIN_LIGHT:  # as of 16-bit colours that use 12 bits
+    elif (highest := int(pixels.max())) < MIN_LIGHT:  # as of 16-bit colours that use 12 bits
         tell(f"{where}: a picture that is nearly black (its largest value is {highest} of 255)")
     return resize(cropped(pixels, crop), size)
 
