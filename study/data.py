@@ -250,8 +250,8 @@ def collect(folder: Path, place: Path) -> None:
         content["tables"][name] = {"rows": [*rows.values()]}
     runs, failures = content["runs"], content["failures"]
     arrays |= {f"curve/{name}": curve for name, curve in study.curves.items()}
+    scale = SCALES[plan["scale"]]
     for one in study.tables:
-        scale = SCALES[plan["scale"]]
         made = table(one.name, scale).rows if one.name in scale.tables else ()
         options = {row.label: fingerprint(row.experiment) for row in made}
         for row in one.rows:

@@ -3,7 +3,6 @@ saves and opens predictors. A function raises `ValueError` in one line for an in
 
 import base64
 import io
-import logging
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ import msgspec
 import numpy as np
 
 from arml.datasets.archives import Member
-from arml.datasets.decode import LOG
+from arml.datasets.decode import logged
 from arml.datasets.starter import load_starter
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.predict.base import Predictor, TaskLearner
@@ -254,15 +253,11 @@ def _texts(bad: Bad) -> Json:
 def _noted() -> Iterator[list[str]]:
     """The different lines that the reader of pictures logs meanwhile, a few of many. The server
     answers one request at a time."""
-    lines, notes, handler = dict[str, None](), list[str](), logging.Handler(logging.WARNING)
-    handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
-    LOG.addHandler(handler)
-    try:
+    notes = list[str]()
+    with logged() as lines:
         yield notes
-    finally:
-        LOG.removeHandler(handler)
-        more = len(lines) - MAX_NOTES
-        notes += sorted(lines)[:MAX_NOTES] + [f"and {more} more such lines"] * (more > 0)
+    more = len(lines) - MAX_NOTES
+    notes += sorted(lines)[:MAX_NOTES] + [f"and {more} more such lines"] * (more > 0)
 
 
 def _places(

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import logging
 import os
 import shlex
 import signal
@@ -117,16 +116,15 @@ def tell(*lines: str) -> None:
 @contextlib.contextmanager
 def doubts() -> Iterator[None]:
     """Print the first line of the package's logger, and the number of different ones after it."""
-    lines, handler = dict[str, None](), logging.Handler()
-    handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("arml").addHandler(handler)
+    from arml.datasets.decode import logged  # slow to load, and here it is loaded in any case
+
+    lines = list[str]()
     try:
-        yield
+        with logged() as lines:
+            yield
     finally:
-        logging.getLogger("arml").removeHandler(handler)
         if lines:
-            more = f", and {len(lines) - 1} more such lines" if len(lines) > 1 else ""
-            tell(next(iter(lines)) + more)
+            tell(lines[0] + (f", and {len(lines) - 1} more such lines" if len(lines) > 1 else ""))
 
 
 def print_json(value: object) -> None:

@@ -236,6 +236,19 @@ def rgb(picture: Image.Image, where: str, tell: Tell = len) -> UInt8[np.ndarray,
     return np.rint(colours * opacity + paper * (1 - opacity)).astype(np.uint8)
 
 
+@contextlib.contextmanager
+def logged() -> Iterator[list[str]]:
+    """The different lines that the package logs meanwhile; the list is filled at the end."""
+    found, lines, handler = list[str](), dict[str, None](), logging.Handler()
+    handler.emit = lambda record: lines.setdefault(record.getMessage())  # type: ignore[method-assign]
+    LOG.addHandler(handler)
+    try:
+        yield found
+    finally:
+        LOG.removeHandler(handler)
+        found += lines
+
+
 class UnreadableError(ValueError):
     """A file that is not a picture, or not what else was `wanted`: `where` it is, and the `problem`
     in words."""

@@ -143,21 +143,24 @@ def read_runs(folders: Sequence[Path]) -> list[Evaluated]:
                 f"{run.folder}` first, without --split, --steps, --ways, --shots and --out"
             )
         runs.append(Evaluated(run, run.result))
-    return [Evaluated(run.files, {**run.result, "options": _options(run, runs)}) for run in runs]
+    known: dict[str, dict[str | None, dict[str, object]]] = {}
+    for files, result in runs:
+        same, digest = known.setdefault(result["recipe"], {}), result.get("options")
+        if digest not in same:
+            same[digest] = _flat(files.config.get("experiment"))
+    return [
+        Evaluated(run, {**one, "options": _options(one, known[one["recipe"]])}) for run, one in runs
+    ]
 
 
-def _options(run: Evaluated, runs: Sequence[Evaluated]) -> str | None:
-    """The options of a run that differ between runs of its recipe; if none do, their digest."""
-    others = {
-        one.result.get("options"): _flat(one.files.config.get("experiment"))
-        for one in reversed(runs)
-        if one.result["recipe"] == run.result["recipe"]
-    }
-    own = others[run.result.get("options")]
-    keys = sorted({key for other in others.values() for key in {*own} | {*other}} - {".seed"})
-    odd = [key for key in keys if any(own.get(key) != other.get(key) for other in others.values())]
-    said = ", ".join(f"{key.rpartition('.')[2]} {own.get(key)}" for key in odd)
-    return said or run.result.get("options")
+def _options(result: Result, known: Mapping[str | None, Mapping[str, object]]) -> str | None:
+    """The options of a run that differ between those that are `known` of its recipe, by their
+    digests; its digest if none do."""
+    digest = result.get("options")
+    own, others = known[digest], known.values()
+    keys = sorted({key for other in others for key in other} - {".seed"})
+    odd = [key for key in keys if any(own.get(key) != other.get(key) for other in others)]
+    return ", ".join(f"{key.rpartition('.')[2]} {own.get(key)}" for key in odd) or digest
 
 
 def _flat(options: object, name: str = "") -> dict[str, object]:
