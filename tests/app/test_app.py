@@ -114,7 +114,7 @@ def test_requests_that_cannot_be_answered_are_refused_in_a_line(site, tmp_path):
         ("classify", {"classes": [twice, again], "queries": [good]}, "named 'a'"),
         ("classify", {"classes": [twice, long], "queries": [good]}, "1 to 60 letters"),
         ("classify", {"classes": [twice], "queries": [good]}, "2 or more classes, got 1"),
-        ("open", {"predictor": packet}, "not a predictor that the page kept"),
+        ("open", {"predictor": packet}, "not a predictor that the page saved"),
     ):
         got, answer = asked(site, f"/{site.token}/{path}", content)
         assert got == 400, answer
@@ -310,7 +310,7 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
     page.set_input_files("#open", str(kept))
     page.wait_for_selector("#opened >> text=predictor.zip knows 2 classes: a, b.")
     page.click("#predict")
-    page.wait_for_selector("#answer-remark >> text=a kept predictor")
+    page.wait_for_selector("#answer-remark >> text=a saved predictor")
     page.click("#close")
     main(["predict", str(kept), *map(str, files), "--out", str(tmp_path / "answers.csv")])
     assert (tmp_path / "answers.csv").read_text().count("\n") == 3

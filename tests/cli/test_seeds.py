@@ -134,7 +134,7 @@ def test_what_is_no_folder_of_seeds_of_one_experiment_is_refused_before_the_work
     run = maml / "seed-0"
     for words, says in (
         (f"evaluate {tmp_path}/other", "has other options than"),
-        (f"evaluate {tmp_path}/again", "have one seed: move one of them away"),
+        (f"evaluate {tmp_path}/again", "have the same seed: move one of them away"),
         (f"evaluate {tmp_path}/short", "seed-1 is at step 10 of 20: train it to the end"),
         (f"evaluate {maml} --against {maml}", "twice: name another folder"),
         (f"evaluate {place}", "there are runs in it: name one, such as"),

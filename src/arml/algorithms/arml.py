@@ -525,7 +525,7 @@ ARML_PAPER = Method(
     name="arml-paper",
     title="ARML, paper's text",
     options_class=ARMLOptions,
-    about="ARML as the paper's text has it.",
+    about="ARML as in the paper's text.",
     paper="Yao, Wu, Tao, Li, Ding, Li and Li, ICLR 2020",
     preset=paper,
     settings={
@@ -544,7 +544,7 @@ METHODS = (
         ARML_PAPER,
         name="arml-official",
         title="ARML, authors' code",
-        about="ARML as the authors' code has it.",
+        about="ARML as in the authors' code.",
         preset=official,
         variants={},
         # Each row of the adjacency is normalised by itself, and one layer reads neighbours only.

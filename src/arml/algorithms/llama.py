@@ -37,7 +37,7 @@ from arml.nn.networks import BaseNetwork, layers, with_body
 
 @dataclass(frozen=True, kw_only=True)
 class LLAMAOptions(InnerOptions):
-    """LLAMA: MAML whose outer loss has the curvature at the adapted weights."""
+    """LLAMA: MAML whose outer loss includes the curvature at the adapted weights."""
 
     eta: NonNegative = 1e-6
     """Weight of the log determinant; 0 for MAML."""

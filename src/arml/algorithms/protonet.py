@@ -157,7 +157,7 @@ METHODS = (
         PROTONET_METHOD,
         name="protonet-turns",
         title="ProtoNet, rotating support",
-        about="ProtoNet, pooled covariance; each part of a training task is the support once.",
+        about="ProtoNet, pooled covariance; each part of a training task serves once as support.",
         preset=lambda problem: ProtoNetOptions(
             scale=0.05, learn_scale=True, metric="pooled", rotate=True
         ),

@@ -495,7 +495,7 @@ class Tables(MetaLearner):
 
 @dataclass(frozen=True, kw_only=True)
 class TablesOptions(Options):
-    """Tables: attention over cells chooses the kernel of each task; any columns, classes."""
+    """Tables: attention over cells chooses the kernel of each task; any columns and classes."""
 
     width: Size = 32
     """Numbers of a token."""

@@ -79,7 +79,7 @@ class SentClass(msgspec.Struct):
 
 
 class SentPictures(msgspec.Struct):
-    """A request: pictures to predict, and either labelled pictures or a kept predictor."""
+    """A request: pictures to predict, and either labelled pictures or a saved predictor."""
 
     classes: list[SentClass] = []
     predictor: bytes | None = None
@@ -152,7 +152,7 @@ def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
 
 
 def opened_predictor(tab: Tab, content: object) -> Json:
-    """The `classes` of a kept predictor. **Raises** `ValueError` for any other file."""
+    """The `classes` of a saved predictor. **Raises** `ValueError` for any other file."""
     kept = _opened(_read(content).predictor or b"", tab)
     return {"classes": [str(name) for name in kept.labels]}
 
@@ -199,7 +199,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
             "use arml adapt"
         )
     if sent.predictor is not None:
-        return _opened(sent.predictor, tab), "a kept predictor", {}
+        return _opened(sent.predictor, tab), "a saved predictor", {}
     if not sent.classes:
         raise ValueError("no classes: add two or more")
     names = [normal(known.name) for known in sent.classes]
@@ -235,7 +235,7 @@ def _opened(data: bytes, tab: Tab) -> Predictor:
     try:
         predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
     except (ValueError, OSError) as error:
-        raise ValueError(f"this is not a predictor that the page kept: {error}") from error
+        raise ValueError(f"this is not a predictor that the page saved: {error}") from error
     if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":
         raise ValueError("this predictor does not read pictures: use arml predict")
     return predictor

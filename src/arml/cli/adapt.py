@@ -50,14 +50,15 @@ class AnswerOptions:
     level: float = 0.9
     """About this share of new numbers lies in the intervals of a regression."""
     model: Path | None = None
-    """The frozen ONNX model of a learner on features, if it is not the default. Or what learns from
-    the columns of tables, or from vectors of other inputs: logistic-regression, ridge-regression,
-    random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
+    """The frozen ONNX model of a learner on features, if it is not the default. Or an estimator
+    for the columns of tables, or for vectors of other inputs: logistic-regression,
+    ridge-regression, random-forest, gradient-boosting, or xgboost, lightgbm, tabpfn or tabicl."""
     prior: str | None = None
     """How frequent the classes are among new inputs: equal (usual for photos), examples (as
     among the examples), or shares such as good=95,bad=5."""
     none: bool = False
-    """Answer "none of these" for queries that are unlike 95% of the examples."""
+    """Answer "none of these" for queries that fit their class worse than 95% of the examples, when
+    these are left out."""
     out: Path | None = None
     """Write the answers to this CSV file instead of the terminal."""
     strict: bool = False
@@ -66,7 +67,8 @@ class AnswerOptions:
     sort_into: Path | None = None
     """Copy the pictures into this new folder, in a folder for each label."""
     above: float = 0.5
-    """Least probable label that --sort-into takes; other pictures go to its folder unsure."""
+    """Lowest probability of a label that --sort-into takes; the other pictures go to the folder
+    unsure."""
     sheet: str | None = None
     """The sheet of a spreadsheet, if it is not the first that is visible."""
     columns: bool = False
@@ -80,26 +82,25 @@ class AnswerOptions:
 class AdaptOptions(AnswerOptions, ModelOptions):
     """Learn a task from a few labelled examples, and predict.
 
-    Images: a folder (or zip) with one folder for each class, and files or folders to predict.
-    Tables: CSV files with a header; --target names the column to predict, and the other columns
-    are the inputs. The learners tables (classes) and tables-regression (numbers) take any columns:
-    numbers, dates, categories, and missing cells.
+    Pictures: a folder (or zip) with one folder for each class, and files or folders to predict.
+    Tables: CSV, spreadsheets, Parquet or JSON lines, with a header; --target names the column to
+    predict, and the other columns are the inputs. The learners tables (classes) and
+    tables-regression (numbers) take any columns: numbers, dates, categories, and missing cells.
 
     LEARNER is a run folder, an exported learner, one of the package (photos, starter, tables,
     tables-regression, regression2d), a kind of input that is named below (--plugin FILE.py brings
-    more), or an ONNX model of pictures. If none is named, pictures are
-    learned by photos; but by starter, which was trained on drawings, if most of them are grey and
-    starter predicts the examples better.
+    more), or an ONNX model of pictures. If none is named, photos learns pictures, or starter
+    (trained on drawings) if most of them are grey and starter predicts the examples better.
     """
 
     learner: Positional[Path | None] = None
     """The learner; photos or starter for pictures if none is named."""
     support: Path
-    """Labelled examples: one folder for each class, a zip of such, or a CSV file."""
+    """Labelled examples: one folder for each class, a zip of such, or a table."""
     query: tuple[Path, ...] = ()
-    """Images, folders (with all their subfolders), or one CSV file to predict."""
+    """Pictures, folders (with all their subfolders), or one table to predict."""
     target: str | None = None
-    """Column of a CSV file to predict; without --query its empty cells are predicted."""
+    """Column of a table to predict; without --query its empty cells are predicted."""
     without: tuple[str, ...] = ()
     """Columns that are not used; the answers repeat them."""
     keep: tuple[str, ...] = ()
@@ -120,7 +121,7 @@ class AdaptOptions(AnswerOptions, ModelOptions):
     reliability: bool = True
     """Predict each example from the others, and report how well that works."""
     report: Path | None = None
-    """Write a page about pictures: the estimate, doubtful examples, the least certain answers."""
+    """Write an HTML page: the estimate, doubtful examples, the least certain answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +131,11 @@ class PredictOptions(AnswerOptions):
     predictor: Positional[Path]
     """Folder of the predictor."""
     query: Positional[tuple[str, ...]]
-    """Images, folders (with all their subfolders), or one CSV file. With --on one source: a folder
+    """Pictures, folders (with all their subfolders), or one table. With --on one source: a folder
     of pictures or of Parquet files, one of these, a text file with a path or address in each line,
     or an address such as s3://BUCKET/FOLDER."""
     on: str | None = None
-    """Predict on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    """Predict on a Ray cluster: `ray` for that of $RAY_ADDRESS or a new one here, or
     ray://HOST:PORT. --out is then a folder, which gets Parquet files."""
 
 
@@ -143,7 +144,7 @@ def adapt_options() -> type[AdaptOptions]:
     kinds = every_kind()
     own = dict.fromkeys(kind.options for kind in kinds.values() if kind.options is not None)
     named = "\n\n".join(f"{name}: {kind.about}" for name, kind in kinds.items())
-    about = f"{getdoc(AdaptOptions)}\n\nKinds of input, and what each reads:\n\n{named}"
+    about = f"{getdoc(AdaptOptions)}\n\nKinds of input:\n\n{named}"
     found: type[AdaptOptions] = make_dataclass(
         "AdaptOptions",
         [],
@@ -159,7 +160,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
     options = parse(adapt_options(), arguments, prog="arml adapt")
     wanted = options.query or options.save or options.reliability
     nothing = ValueError(
-        "nothing to do: give --query FILES or --save FOLDER, or check the examples"
+        "nothing to do: give --query FILES or --save FOLDER, or leave out --no-reliability"
     )
     of_queries = ("none", "sort_into", "out")
     if not options.query and not is_table(options.support):
@@ -223,7 +224,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
 def predict_command(arguments: Sequence[str]) -> None:
     options = parse(PredictOptions, arguments, prog="arml predict")
     if not options.query:
-        raise ValueError("no queries after the predictor: name images, folders or a CSV file")
+        raise ValueError("no queries after the predictor: name pictures, folders or a table")
     if options.on is not None:
         _predict_on(options, options.on)
         return

@@ -80,7 +80,7 @@ class ModelOptions:
     preprocessor_config.json beside the model, or assumed; a line names the assumed ones."""
 
     output: str | None = None
-    """Output of an ONNX model with several; or a value inside it (extra onnx)."""
+    """Name of the output, if the model has several, or of a value inside it (extra onnx)."""
     pool: Literal["cls", "mean", "none"] | None = None
     """For an output with tokens or positions: the first token, the mean, or all of it."""
     size: int | None = None
@@ -88,7 +88,7 @@ class ModelOptions:
     mean: tuple[float, float, float] | None = None
     """Mean of each channel of pixels in [0, 1]."""
     std: tuple[float, float, float] | None = None
-    """Deviation of each channel; 0.003922 leaves bytes."""
+    """Standard deviation of each channel; 0.003922, with --mean 0 0 0, keeps values of 0 to 255."""
 
     def given(self) -> dict[str, Any]:
         found = {name: getattr(self, name) for name in ModelOptions.__dataclass_fields__}
@@ -221,7 +221,7 @@ class Stop:
     byte to a pipe at once, and a thread that reads the pipe prints the answer."""
 
     def __init__(
-        self, message: str = "stopping after the step in hand", *, idle: Callable[[], str] = str
+        self, message: str = "stopping after the current step", *, idle: Callable[[], str] = str
     ) -> None:
         self.stopping, self.message = False, message
         self.idle = idle

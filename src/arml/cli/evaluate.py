@@ -30,10 +30,10 @@ class EvaluateOptions:
     Score a folder of seeds (`arml train --seeds`): their mean and standard deviation.
     Score a saved predictor on labelled queries: the classes, the confusions, the worst mistakes.
 
-    Without --out, the scores on test tasks as in the training are also written to the folder of the
-    run: result.json, and scores.npz with those of single tasks. --against compares two runs task by
-    task, and two folders of seeds over training runs and tasks. It uses scores of an earlier call.
-    The published tables use 4,000 tasks.
+    Without --out, the scores on test tasks with the training's shape and inner steps are also
+    written to the folder of the run: result.json, and scores.npz with those of single tasks.
+    --against compares two runs task by task, and two folders of seeds over training runs and tasks.
+    It uses scores of an earlier call. The published tables use 4,000 tasks.
     """
 
     folder: Positional[Path]
@@ -156,8 +156,8 @@ def _runs(options: EvaluateOptions) -> tuple[Json, list[Shown]]:
         shown.append(f"the scores are in {', '.join(places)}")
     elif options.out is None:
         shown.append(
-            "not kept: the folder keeps scores of test tasks and steps as in the training; --out "
-            "FILE keeps these"
+            "not kept: the folder keeps only scores on test tasks with the training's shape and "
+            "inner steps; --out FILE keeps these"
         )
     return first, shown
 
@@ -182,7 +182,7 @@ def _check_seeds(runs: Sequence[Path]) -> None:
                 "move it away"
             )
     if len({run.experiment.seed for run in opened}) < len(runs):
-        raise RunError(f"two runs of {runs[0].parent} have one seed: move one of them away")
+        raise RunError(f"two runs of {runs[0].parent} have the same seed: move one of them away")
 
 
 def _summary(folder: Path, scored: Sequence["Scored"]) -> Json:
@@ -248,7 +248,7 @@ def _by_class(found: Json) -> Table:
         pairs = sorted(zip(row, classes, strict=True), key=lambda pair: -pair[0])
         others = [f"{other} ({count})" for count, other in pairs if count and other != name]
         rows.append((name, f"{share:.1%}", str(sum(row)), ", ".join(others)))
-    return grid(("class", "accuracy", "queries", "predicted instead as"), rows, left=(0, 3))
+    return grid(("class", "accuracy", "queries", "predicted as"), rows, left=(0, 3))
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def grow_command(arguments: Sequence[str]) -> None:
     as_json, errors = given.pop("json"), Console(stderr=True)
     found = grow(**given, say=lambda line: say(errors, line))
     verdict = (
-        f"accepted with {found['moved']:.0%} of the change of its weights; "
+        f"accepted, {found['moved']:.0%} of the way from the old to the new weights; "
         f"written to {given['out']}"
         if found["moved"]
         else "not accepted: a new family does not gain, or a known one may lose too much on "

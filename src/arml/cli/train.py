@@ -39,7 +39,7 @@ class TrainOptions(TrainingOptions):
     workers: Whole = 0
     """Seeds that are trained at once; 0 means one for each core, or one on a GPU."""
     on: str | None = None
-    """Train the seeds on a Ray cluster: `ray`, which $RAY_ADDRESS names or which starts here, or
+    """Train the seeds on a Ray cluster: `ray` for that of $RAY_ADDRESS or a new one here, or
     ray://HOST:PORT. The run folder must be on storage that all nodes share."""
     devices: Whole = 0
     """Devices of this process that share the tasks of a step; 0 means the CPU cores for images."""
@@ -64,8 +64,8 @@ class TrainOptions(TrainingOptions):
             )
         if self.joined.several and (self.seeds > 1 or self.steps is None):
             raise ValueError(
-                "--distributed trains one run, for as many steps in each process: give --steps, "
-                "and neither --seeds nor --minutes"
+                "--distributed trains one run, with the same number of steps in each process: give "
+                "--steps, and neither --seeds nor --minutes"
             )
 
 
@@ -148,14 +148,14 @@ def _train(
     training = Training(display, experiment)
     few = f"{experiment.interval} steps at most, one where steps are slow"
     stop = Stop(
-        f"stopping after the steps in hand ({few}), which are then saved",
+        f"stopping after the current steps ({few}), which are then saved",
         # One of several processes stops with the rest.
         idle=str if distributed else training.idle,
     )
 
     def reading(what: str, done: int, total: int) -> None:
         """Show that images are decoded, or validation tasks scored."""
-        if stop() and what != SCORING_STAGE:  # the steps in hand are saved first
+        if stop() and what != SCORING_STAGE:  # the current steps are saved first
             raise KeyboardInterrupt
         training.saves = True
         display.show(what if what == SCORING_STAGE else f"reading {what}", done, total)
@@ -210,7 +210,7 @@ def _train_seeds(
         note = "" if record else "compiling"
         display.show(f"seed {seed}", step, experiment.steps, note=note, row=seed)
 
-    stop = Stop("stopping after the steps in hand, which are then saved")
+    stop = Stop("stopping after the current steps, which are then saved")
     with stop.listening(), display:
         failed = train_seeds(
             experiment,

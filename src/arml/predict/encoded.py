@@ -295,7 +295,8 @@ class EncodedPredictor(Predictor):
         task = {"classes": self.classes.tolist()}
         if self.columns:  # for a table
             task |= {"columns": self.columns, "target": self.target}
-        check_free(folder, predictor=True, task=task)
+        what = PREDICTOR_FORMAT + self.learner.kind.name
+        check_free(folder, predictor=True, task={**task, "what": what})
         content = {
             **task,
             "extractor": self.learner.facts,
@@ -304,7 +305,7 @@ class EncodedPredictor(Predictor):
         }
         if self.learner.estimator is not None:
             content["estimator"] = facts_of(self.learner.estimator)
-        write_checked(folder, PREDICTOR_FORMAT + self.learner.kind.name, content)
+        write_checked(folder, what, content)
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self.classes[:5])) + (", ..." if len(self.classes) > 5 else "")

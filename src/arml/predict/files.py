@@ -108,7 +108,8 @@ def check_predictor(path: Path) -> None:
 def check_free(folder: Path, *, predictor: bool, task: JsonView = MappingProxyType({})) -> None:
     """Raise `RunError` unless a learner, or a predictor, can be written there: a new or empty
     folder, or one that holds another of its kind. A predictor is only replaced by one that knows
-    all of its classes (its target, its columns), as far as the new `task` names them."""
+    all of its classes (its target, its columns) and has the same kind of inputs, as far as the new
+    `task` names them (`what` is the kind)."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file, not a new or empty folder: name another")
     if folder.is_dir() and any(folder.iterdir()):
@@ -117,6 +118,11 @@ def check_free(folder: Path, *, predictor: bool, task: JsonView = MappingProxyTy
         holds_task = encoded or known.get("task") is not None
         if not (encoded or known.get("what") == LEARNER_FORMAT) or holds_task != predictor:
             raise RunError(f"{folder} is not empty: name another folder")
+        kind, new_kind = (str(facts.get("what")) for facts in (known, task))
+        if encoded and "what" in task and kind != new_kind:
+            raise RunError(
+                f"{folder} holds an {kind}, not an {new_kind}: name another folder, or delete it"
+            )
         held: Any = known.get("task") or known
         for name in ("classes", "target", "columns"):
             old, new = _texts(held.get(name)), _texts(task.get(name))

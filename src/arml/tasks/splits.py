@@ -163,8 +163,8 @@ class EpisodeOptions(Options):
     mixed_shots: bool = False
     """Also train on tasks of fewer shots: each divisor of `shots`, in equal shares."""
     augment: bool = False
-    """Train on pictures that are shifted at random, and mirrored and relit where a mirror does not
-    change the classes."""
+    """Train on pictures that are shifted at random, and mirrored and changed in light and colour
+    where a mirror keeps the classes."""
 
     def ways_of(self, part: str) -> int:
         return (part == "train" and self.train_ways) or self.ways

@@ -217,7 +217,7 @@ export function startPictures(about, limits) {
       : wrong(examples[place].file, `labelled ${examples[place].name}, but predicted as ${label} from the other pictures (${percent(probability)})`)));
     return leftOut(trust);
   });
-  working("keep", "Learning …", "Kept", async () => {
+  working("keep", "Learning …", "Saved", async () => {
     const { content: own, leftOut } = await content();
     const answer = await ask("keep", own);
     keep("predictor.zip", new Blob([Uint8Array.from(atob(answer.zip), (letter) => letter.charCodeAt(0))], { type: "application/zip" }));
