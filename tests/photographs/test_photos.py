@@ -367,6 +367,9 @@ def test_a_saved_predictor_is_replaced_only_by_one_of_its_classes(place, command
     assert arml.load_predictor("kept").classes.tolist() == ["blue", "grey", "red"]
     with pytest.raises(RunError, match=r"other classes \(blue, grey, red\)"):
         arml.adapt("photos", "own").save("kept")
+    texts = arml.adapt("texts", [f"one {i}" for i in range(12)], ["blue", "grey", "red"] * 4)
+    with pytest.raises(RunError, match=r"kept holds an arml predictor of .*, not an arml .*texts:"):
+        texts.save("kept")
 
 
 def test_the_command_line_needs_no_learner_and_no_jax(place, command):
