@@ -12,8 +12,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -56,12 +54,6 @@ def prepare(folder: Path) -> dict[str, list[str]]:
     }
 
 
-@contextmanager
-def prepared() -> Iterator[tuple[Path, dict[str, list[str]]]]:
-    with TemporaryDirectory() as name:
-        yield Path(name), prepare(Path(name))
-
-
 def seconds(sources: Path, folder: Path, cache: str, words: list[str]) -> float:
     """User and system time of one command."""
 
@@ -82,7 +74,9 @@ def main() -> None:
     options = parser.parse_args()
     before, rounds = machine(), 1 if options.quick else 5
     sides = {"ours": OURS} | ({"before": options.before.resolve()} if options.before else {})
-    with prepared() as (folder, commands):
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        commands = prepare(folder)
         taken = {name: {side: [] for side in sides} for name in commands}
         for side in sides.values():  # Python compiles its modules
             seconds(side, folder, str(folder / "cache"), ["list"])

@@ -1,6 +1,6 @@
 """Residual networks and bfloat16: seconds an outer step, and the most memory of the process.
 
-    python benchmarks/networks.py            # each row in a process of its own; resnet.json, again
+    python benchmarks/networks.py            # each row in a process; networks.json, again
     python benchmarks/networks.py --rows resnet12-84
 
 ProtoNet has one task a step, 5-way 1-shot with 15 queries: 80 pictures. MAML has four tasks of

@@ -4,7 +4,7 @@
     python starter/build.py build           # src/arml/data/starter, from them
     python starter/build.py check           # the same elsewhere, and whether it is what is there
     python starter/build.py measure         # nearest class mean on raw pixels, of what is there
-    python starter/build.py draw            # the documentation's pictures of what is there
+    python starter/build.py draw            # the documentation's picture of what is there
 
 `README.md` beside this file says what it needs. The output is a function of the sources, of the
 files here and of the tools' versions in `requirements.txt`.
@@ -224,19 +224,13 @@ def check(sources: Path, out: Path) -> int:
 
 
 def draw() -> None:
-    """Two contact sheets: twelve classes of each family, and the same pictures through filters."""
-    families, _ = load_starter(art=True)
-    sheets: dict[str, list[tuple[str, np.ndarray]]] = {"starter": [], "starter-filters": []}
-    for family in families:
+    """A contact sheet: twelve classes of each family, three samples of each."""
+    rows: list[tuple[str, np.ndarray]] = []
+    for family in load_starter()[0]:
         places = family.first[np.linspace(0, len(family.classes) - 1, 12).astype(int)]
-        sheets["starter-filters"].append((family.name, family.images[places]))
-        if "-" not in family.name:
-            sheets["starter"] += [
-                (family.name if row == 0 else "", family.images[places + row]) for row in range(3)
-            ]
-    for name, rows in sheets.items():
-        grey = contact_sheet(rows)[..., 0]
-        cv2.imwrite(str(IMAGES / f"{name}.png"), grey, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+        rows += [(family.name if row == 0 else "", family.images[places + row]) for row in range(3)]
+    grey = contact_sheet(rows)[..., 0]
+    cv2.imwrite(str(IMAGES / "starter.png"), grey, [cv2.IMWRITE_PNG_COMPRESSION, 9])
 
 
 def main() -> int:

@@ -1,8 +1,9 @@
 """The pages of the study, drawn from its results and never typed.
 
-`python -m study.pages` writes `tables.md`, the tables between markers in `README.md`, and the
-scores that `arml list` shows (`src/arml/data/measured.json`). `--check` writes nothing, and fails
-if one of them is not what it would write.
+`python -m study.pages` writes `tables.md` and `real-tables.md`, the tables between markers in
+`README.md` and `real.md`, the figures of `pictures`, and the scores that `arml list` shows
+(`src/arml/data/measured.json`). `--check` writes nothing, and fails if one of them, except for the
+figures, is not what it would write.
 """
 
 import json

@@ -77,7 +77,7 @@ def test_data_of_which_no_task_can_be_drawn_is_refused(tmp_path):
         (
             "thin",
             [9] * 8 + [1],
-            "thin: expected at least 2 pictures of each class .* got 1 in 'class8'",
+            "thin: expected at least 2 examples of each class .* got 1 in 'class8'",
         ),
     ):
         with pytest.raises(ValueError, match=said):
@@ -116,7 +116,7 @@ def test_options_that_cannot_be_right_are_refused_before_training(tmp_path, comm
         (f"{run} --steps 7 --minutes 9", "--minutes and --steps exclude each other"),
         (f"{run} --batch 0", "batch must be at least 1, got 0"),
         (f"{run} --shots 0", "shots must be at least 1"),
-        (f"{run} --shots 8", "expected at least 9 pictures of each class"),
+        (f"{run} --shots 8", "expected at least 9 examples of each class"),
         (tmp_path / "full", "which holds other folders, such as photos"),
         (data / "class0" / "0.png", "expected a folder for the run, got the file"),
     ):

@@ -55,16 +55,11 @@ class ImplicitDescent(eqx.Module):
             both: N = jax.tree.map(lambda g, p, t: g + self.strength * (p - t), gradient, p, theta)
             return both
 
-        # In reverse mode, as convolutions have no other; H is symmetric.
+        # In reverse mode, as convolutions have no other; H is symmetric. It gives (H + lambda I) v.
         back = jax.vjp(lambda p: slope(p, fixed_theta, fixed_rest), phi)[1]
-
-        def product(v: N) -> N:
-            """(H + lambda I) v."""
-            bent: N = back(v)[0]
-            return bent
 
         push = slope(phi, theta, rest)
         push = jax.tree.map(lambda a: a - jax.lax.stop_gradient(a), push)  # only its derivative
-        gap = jax.scipy.sparse.linalg.cg(product, push, maxiter=5)[0]  # Eq. (6)
+        gap = jax.scipy.sparse.linalg.cg(lambda v: back(v)[0], push, maxiter=5)[0]  # Eq. (6)
         adapted: N = jax.tree.map(jnp.subtract, phi, gap)
         return join(adapted, rest)

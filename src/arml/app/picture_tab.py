@@ -17,6 +17,7 @@ import numpy as np
 from arml.datasets.archives import Member
 from arml.datasets.decode import logged
 from arml.datasets.starter import load_starter
+from arml.photographs.inputs import THUMBNAIL_PIXELS
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.files import packed, unpacked, zipped
@@ -32,8 +33,6 @@ MAX_MISTAKES = 12
 """The number of mistakes that are shown, the worst first."""
 MAX_NOTES = 5
 """The number of lines about doubtful pictures, and of other names, that are shown."""
-THUMBNAIL_SIDE = 96
-"""Height and width of a preview in pixels."""
 _EXAMPLE_WAYS, _EXAMPLE_SHOTS, _EXAMPLE_QUERIES = 3, 5, 2
 """Classes of the example, and their labelled pictures and queries."""
 
@@ -162,7 +161,7 @@ def preview(content: object) -> Json:
     queries = _read(content).queries
     if len(queries) != 1:
         raise ValueError(f"expected one picture to preview, got {len(queries)}: send one")
-    (pixels,) = pixels_of(_members(queries), THUMBNAIL_SIDE, crop=1.0)
+    (pixels,) = pixels_of(_members(queries), THUMBNAIL_PIXELS, crop=1.0)
     return {"picture": as_image(pixels)}
 
 

@@ -1,8 +1,6 @@
 """The tab of tables. Rows with a value in the chosen column are the examples. Rows with an empty
 cell there are predicted. A function raises `ValueError` in one line for an invalid request."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +13,7 @@ from arml.predict.answers import free_name, labels_of, numbers_of
 from arml.predict.base import Predictor, TaskLearner
 from arml.predict.inputs import missing
 from arml.predict.kinds import Asked, Queries, inputs_of
-from arml.results.files import Json, read_as
+from arml.results.files import Json, csv_text, read_as
 from arml.tables.kinds import NUMBER_CELL, text_of
 from arml.tables.sheet import Most, Sheet, sheet_of, sheet_of_file
 
@@ -43,7 +41,12 @@ def read_table(content: object, limits: Limits) -> Json:
     sheet = sheet_of_file(sent.data, sent.name[:80], most=_most(limits))
     rows = [["" if cell is None else text_of(cell) for cell in row] for row in _rows(sheet)]
     header = [*sheet.cells]
-    return {"csv": _csv(header, rows), "header": header, "rows": rows, "remark": sheet.remark}
+    return {
+        "csv": csv_text([header, *rows]),
+        "header": header,
+        "rows": rows,
+        "remark": sheet.remark,
+    }
 
 
 def columns(content: object, limits: Limits) -> Json:
@@ -87,7 +90,7 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
     of = "" if predictor.classes is None else f" of {len(predictor.classes)} classes"
     remarks = [f"learned from {len(predictor.y)} rows{of}", *said]
     remark = " ".join(f"{one[0].upper()}{one[1:]}." for one in remarks)
-    return {"header": header, "rows": rows, "csv": _csv(header, rows), "remark": remark}
+    return {"header": header, "rows": rows, "csv": csv_text([header, *rows]), "remark": remark}
 
 
 def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
@@ -112,13 +115,7 @@ def example_table(seed: int) -> Json:
         if rng.uniform() < 0.2:
             cells[rng.integers(3)] = ""
         rows.append([*cells, name if i < 15 else ""])
-    return {"csv": _csv(["height", "leaf", "bark", "tree"], rows)}
-
-
-def _csv(header: list[str], rows: list[list[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    return text.getvalue()
+    return {"csv": csv_text([["height", "leaf", "bark", "tree"], *rows])}
 
 
 def _rows(sheet: Sheet) -> list[tuple[Any, ...]]:

@@ -7,17 +7,15 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
 
-from arml.core.registry import nearest
+from arml.core.registry import known
 from arml.plugins.loading import announce, place_in_plugin
 
-T = TypeVar("T")
 COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("listing", "List settings, methods and data sets; `arml list starter` shows one"),
     "check": ("check", "Check a plug-in's methods, networks and tasks against the contract"),
@@ -106,7 +104,7 @@ def dispatch(arguments: Sequence[str]) -> int:
 
         print(__version__)
         return 0
-    module, _ = known("command", name, COMMANDS)
+    module, _ = known("command", name, COMMANDS, 1)
     if name in _ANSWERING_COMMANDS:
         # Now, because NumPy reads it when it is imported.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -128,13 +126,6 @@ def dispatch(arguments: Sequence[str]) -> int:
         if name not in NESTED_COMMANDS:
             return command(rest) or 0
     return command(rest) or 0
-
-
-def known(what: str, name: str, entries: Mapping[str, T]) -> T:
-    """The entry of that name. **Raises** `ValueError` with the nearest ones for an unknown one."""
-    if name not in entries:
-        raise ValueError(f"unknown {what} {name!r}{nearest(name, entries, 1)}")
-    return entries[name]
 
 
 def _help() -> str:

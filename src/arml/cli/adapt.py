@@ -1,7 +1,5 @@
 """`arml adapt` and `arml predict`: read examples, learn, check, predict, and write the answers."""
 
-import csv
-import io
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +30,7 @@ from arml.predict.inputs import OnItem
 from arml.predict.kinds import Asked, Inputs, Queries, every_kind, inputs_of, is_table, untrained
 from arml.predict.loading import load, load_predictor
 from arml.predict.reliability import MODELS_IN_WORDS, curve_in_words
-from arml.results.files import check_writable, write_text
+from arml.results.files import check_writable, csv_text, write_text
 from arml.results.folder import CONFIG_FILE
 
 MAX_UNCERTAIN = 3
@@ -416,13 +414,11 @@ def _answer(
     first = "row" if isinstance(queries.names[0], int) else "file"
     named = {free_name(first, queries.keys): names, **queries.keys}
     named |= {free_name(name, queries.keys): cells for name, cells in columns.items()}
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([[*named], *zip(*named.values(), strict=True)])
+    text = csv_text([[*named], *zip(*named.values(), strict=True)])
     if options.out is None:
-        sys.stdout.write(text.getvalue())
+        sys.stdout.write(text)
     else:
-        write_text(options.out, text.getvalue())
+        write_text(options.out, text)
         tell(f"written to {options.out}")
     if queries.files:
         with asked.open:

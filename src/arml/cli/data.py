@@ -8,8 +8,8 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from arml.cli import known
 from arml.cli.console import EXIT_INTERRUPTED, Display, ModelOptions, command, listed, parse, say
+from arml.core.registry import known
 
 DATA_HELP = """usage: arml data ACTION [OPTIONS]
 
@@ -28,7 +28,7 @@ def data_command(arguments: Sequence[str]) -> int:
         print(DATA_HELP)
         return 0
     actions: dict[str, Callable[[Sequence[str]], int]] = {"list": _list, "prepare": _prepare}
-    return known("action", name, actions)(rest)
+    return known("action", name, actions, 1)(rest)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from arml.core.checks import Options
 from arml.plugins.loading import load_plugins, one_line
 from arml.plugins.sources import Source, source_of
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -172,10 +174,7 @@ class Registry(Mapping[str, E], Generic[E]):
 
         **Raises** `ValueError` with the nearest names if there is none.
         """
-        found = self._entries()
-        if name not in found:
-            raise ValueError(f"unknown {self.part} {name!r}{nearest(name, found)}")
-        return found[name]
+        return known(self.part, name, self._entries())
 
     def of(self, options: object) -> E:
         """The entry whose options these are.
@@ -213,3 +212,10 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     few = len(names) < 15
     return f": expected {' or '.join(names)}" if few else ": `arml list` names all of them"
+
+
+def known(what: str, name: str, entries: Mapping[str, T], most: int = 3) -> T:
+    """The entry of that name. **Raises** `ValueError` with the nearest ones for an unknown one."""
+    if name not in entries:
+        raise ValueError(f"unknown {what} {name!r}{nearest(name, entries, most)}")
+    return entries[name]

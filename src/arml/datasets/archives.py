@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arml.results.files import brief
+
 SIZE_LIMIT = 256 * 2**20  # bytes of one file, unpacked: more than any photograph
 
 JUNK_NAMES = {
@@ -79,7 +81,7 @@ def open_members(
             raise
         raise ValueError(
             f"{path}: expected a folder, a zip or a tar, got a file that is cut short, damaged or "
-            f"of another kind ({' '.join(str(error).split())[:200]}); fetch or pack it again"
+            f"of another kind ({brief(error, 200)}); fetch or pack it again"
         ) from error
 
 
@@ -114,7 +116,7 @@ def _whole(where: str, read: Callable[[], bytes]) -> bytes:
         return read()
     except Exception as error:  # zipfile, tarfile, zlib, lzma and bz2 have different errors
         raise ValueError(
-            f"{where}: cannot be read ({' '.join(str(error).split())[:200]}); check the file, or "
+            f"{where}: cannot be read ({brief(error, 200)}); check the file, or "
             "fetch or pack the archive again"
         ) from error
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
-from arml.core.registry import nearest
+from arml.core.registry import known
 from arml.datasets.archives import Member, open_members
 from arml.datasets.decode import FILTERS, decoded, size_of
 from arml.datasets.folders import ImageFamily, Progress, default_folder, npy_header, quiet
@@ -41,6 +41,7 @@ from arml.results.files import (
     JsonView,
     Text,
     atomically,
+    brief,
     checksum,
     digest_of,
     locked,
@@ -202,9 +203,7 @@ def prepare(
 
     **Raises** `ValueError` in one line. If an archive is refused, no file stays.
     """
-    if name not in DATA_SETS:
-        raise ValueError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}")
-    data = DATA_SETS[name]
+    data = known("data set", name, DATA_SETS)
     size, folder = size or data.size, folder or place(name)
     if not 4 <= size <= 1024:
         raise ValueError(f"size must be from 4 to 1024 pixels, got {size}: change it")
@@ -373,7 +372,7 @@ def download(archive: Archive, progress: Progress = quiet) -> Path:
     except (OSError, http.client.HTTPException) as error:
         raise ValueError(
             f"{archive.url}: expected to download {archive.name}, got: "
-            f"{' '.join(str(error).split())[:120]}; try again, or: {archive.instructions}, and "
+            f"{brief(error, 120)}; try again, or: {archive.instructions}, and "
             "give it with --from"
         ) from error
     return path

@@ -6,6 +6,7 @@ most the borders between the parts.
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TypedDict
 
@@ -33,12 +34,8 @@ def drawn(names: Iterable[str], seed: int) -> list[str]:
 
 def cut(order: Sequence[str], sizes: tuple[int, int, int]) -> Parts:
     """The names of each part, one part after the other, each in order of name."""
-    ends = [sum(sizes[: i + 1]) for i in range(3)]
-    starts = [0, *ends[:2]]
-    return {
-        part: sorted(order[start:end])
-        for part, start, end in zip(SPLIT_PARTS, starts, ends, strict=True)
-    }
+    ends = [0, *accumulate(sizes)]
+    return {p: sorted(order[a:b]) for p, (a, b) in zip(SPLIT_PARTS, pairwise(ends), strict=True)}
 
 
 def part_sizes(total: int, least: int = 1) -> tuple[int, int, int]:

@@ -140,16 +140,10 @@ def _shape(families: Sequence[_Family], fixed: Mapping[str, int]) -> Json:
         )
     stated = [len(part) for f in families if f.split is not None for part in f.split.values()]
     ways = fixed.get("ways", min(MAX_WAYS, max(2, min([classes // 4, *stated]))))
-    least, folder, name = _smallest(families)
+    least = _smallest(families)[0]
     room = least - fixed["queries"] if "queries" in fixed else max(least // 4, 1)
     shots = fixed.get("shots", max(1, min(MAX_SHOTS, room)))
     queries = fixed.get("queries", max(1, min(_MAX_QUERIES, least - shots)))
-    if shots + queries > least:
-        raise ValueError(
-            f"{folder}: expected at least {shots + queries} pictures of each class (shots and "
-            f"queries), got {least} in {name!r}: lower the shots or queries, add pictures, or "
-            "remove the class"
-        )
     return {"ways": ways, "shots": shots, "queries": queries}
 
 

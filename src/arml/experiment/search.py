@@ -312,7 +312,7 @@ def _database(address: str) -> "optuna.storages.RDBStorage":
             except dialect.loaded_dbapi.OperationalError as error:
                 if time.monotonic() - since > DATABASE_SECONDS:
                     raise
-                LOG.warning(f"--storage: waiting for the server ({' '.join(str(error).split())})")
+                LOG.warning(f"--storage: waiting for the server ({brief(error)})")
                 time.sleep(5)
 
     return kept

@@ -105,11 +105,7 @@ def traced_layers(
     shapes = jax.eval_shape(lambda: _run(net, x, statistics, untapped)[2])
     taps = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
 
-    def tapped(taps: list[Array]) -> tuple[Array, list[Array]]:
-        outputs, inputs, _ = _run(net, x, statistics, taps)
-        return outputs, inputs
-
-    outputs, pull, inputs = jax.vjp(tapped, taps, has_aux=True)
+    outputs, pull, inputs = jax.vjp(lambda t: _run(net, x, statistics, t)[:2], taps, has_aux=True)
     gradients = jax.vmap(lambda r: pull(r)[0])(root(outputs))
     return [
         _Layer(_rows(layer, read), g.reshape(*g.shape[:2], -1, g.shape[-1]))

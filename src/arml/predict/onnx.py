@@ -26,7 +26,7 @@ from jaxtyping import Array, DTypeLike
 from arml.core.episodes import Problem
 from arml.datasets.decode import Crop
 from arml.datasets.features import Extractor, read_model
-from arml.results.files import write_bytes
+from arml.results.files import brief, write_bytes
 from arml.results.machine import extra
 
 _Shape = tuple[int, ...]
@@ -439,7 +439,7 @@ def _copied(onnx: Any, extractor: Extractor) -> Any:
         except Exception as error:  # the converter raises RuntimeError and others
             raise ValueError(
                 f"the operators of {name} have version {version}, which could not be converted to "
-                f"{ONNX_OPSET} ({' '.join(str(error).split())[:100]}): export it with "
+                f"{ONNX_OPSET} ({brief(error, 100)}): export it with "
                 f"opset_version={ONNX_OPSET}"
             ) from error
     return onnx.compose.add_prefix(model, EXTRACTOR_PREFIX)

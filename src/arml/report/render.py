@@ -31,7 +31,7 @@ def html(title: str, lead: Sequence[str], sections: Mapping[str, Sequence[Block]
 
 
 def block(macro: str, **content: object) -> Block:
-    """A block for a macro of `blocks.html`: text, items, facts, heading, pre, table or details."""
+    """A block for the macro of that name in `blocks.html`."""
     return {"macro": macro, **content}
 
 

@@ -3,7 +3,6 @@
 The family of Holm's correction is all differences of one table.
 """
 
-import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from arml.results.comparisons import (
     over_trainings,
     probability,
 )
-from arml.results.files import RunError
+from arml.results.files import RunError, csv_text
 from arml.results.folder import read_config, seeds_in
 from arml.results.scores import Scores, check_paired, read_scores
 
@@ -122,19 +121,17 @@ class Verdicts:
     def to_csv(self) -> str:
         """The unrounded numbers, a row for each method; accuracies and their differences are
         shares of one. An empty cell is a number that does not exist."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
         head = "method metric tasks trainings mean ci95_trainings ci95_tasks sd difference "
         head += "difference_ci95 p p_adjusted verdict why"
-        writer.writerow(head.split())
+        rows: list[list[Any]] = [head.split()]
         for name, some in self.scores.items():
             means, found = [scores.mean for scores in some], self.differences.get(name)
             row: list[Any] = [name, self.metric, len(some[0]), len(some), fmean(means)]
             row += [over_trainings(means), over_tasks(some), spread_of(means)]
             if found is not None:
                 row += [found.mean, found.ci95, found.p, found.adjusted, found.verdict, found.why]
-            writer.writerow([*row, *[""] * (14 - len(row))])
-        return text.getvalue()
+            rows.append([*row, *[""] * (14 - len(row))])
+        return csv_text(rows)
 
     def __str__(self) -> str:
         table, console = self.table(), Console(file=io.StringIO(), width=400, record=True)

@@ -7,14 +7,16 @@ against the types of our data before it is used.
 """
 
 import contextlib
+import csv
 import dataclasses
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, BinaryIO, TypeVar
@@ -35,6 +37,13 @@ Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 def brief(error: BaseException, most: int | None = None) -> str:
     """The text of an error in one line, of at most `most` letters."""
     return " ".join(str(error).split())[:most]
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 class RunError(ValueError):

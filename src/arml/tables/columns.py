@@ -133,11 +133,12 @@ class Schema:
 
     def words(self, table: _Table) -> "tuple[csr_array, ...]":
         """The counts of words in each column of free texts."""
-        from arml.tables.words import counts_of  # rare, and slow to load
+        from arml.tables.words import MAX_LETTERS, counts_of  # rare, and slow to load
 
         columns = [table[self.columns[i].name] for i in self.texts]
         return tuple(
-            counts_of(["" if missing(c) else text_of(c) for c in each]) for each in columns
+            counts_of(["" if missing(c) else text_of(c)[:MAX_LETTERS] for c in each])
+            for each in columns
         )
 
     def remarks(self) -> list[str]:

@@ -40,16 +40,16 @@ MIN_STANDARD_ERRORS = 2.0
 _Outputs = Float[np.ndarray, "n outputs"]
 
 
-def counts_of(texts: Sequence[str]) -> csr_array:
-    """The counts of words, and of n-grams of two to five characters within words `[n, hashes]`."""
+def counts_of(texts: Sequence[str], hashes: int = WORD_HASHES) -> csr_array:
+    """The counts of words, and of n-grams of two to five characters within words, by `hashes` hash
+    values each `[n, 2 * hashes]`."""
     from sklearn.feature_extraction.text import HashingVectorizer  # rare, and slow to load
 
-    plain = {"n_features": WORD_HASHES, "norm": None, "alternate_sign": False}
+    plain = {"n_features": hashes, "norm": None, "alternate_sign": False}
     kinds = (
         HashingVectorizer(**plain),
         HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **plain),
     )
-    texts = [text[:MAX_LETTERS] for text in texts]
     return csr_array(hstack([kind.transform(texts) for kind in kinds]))
 
 

@@ -7,23 +7,16 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float32
-from scipy.sparse import csr_array, hstack
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from arml.predict.encoded import EncodedLearner, EncodedPredictor
 from arml.predict.head import fit_head
 from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.kinds import named_kind
 from arml.results.files import Json
+from arml.tables.words import counts_of
 from arml.texts.encoder import MAX_CHARACTERS, Encoder, encoder_of
 from arml.texts.head import COUNT_BASE, HASH_BUCKETS, TERM_SLOTS, TEXT_RULE, axes_of
 
-_COUNT_OPTIONS = {"n_features": HASH_BUCKETS, "norm": None, "alternate_sign": False}
-HASHING_VECTORIZERS = (
-    HashingVectorizer(**_COUNT_OPTIONS),
-    HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), **_COUNT_OPTIONS),
-)
-"""They count words, and n-grams of two to five characters within words."""
 WITHOUT_ENCODER = "only their words are used: pip install 'arml[texts]' adds their meaning"
 
 
@@ -66,7 +59,7 @@ class TextLearner(EncodedLearner):
     def vectors(self, texts: list[str]) -> Float32[np.ndarray, "n d"]:
         """The vectors of texts, without a cache."""
         texts = [text[:MAX_CHARACTERS] for text in texts]
-        counts = csr_array(hstack([one.transform(texts) for one in HASHING_VECTORIZERS]))
+        counts = counts_of(texts, HASH_BUCKETS)
         slots = np.zeros((len(texts), TERM_SLOTS), np.float32)
         for row, (start, end) in enumerate(pairwise(counts.indptr)):
             found = counts.indices[start:end] * COUNT_BASE + np.minimum(

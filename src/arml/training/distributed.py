@@ -17,6 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from arml.results.files import brief
+
 DEAD_SECONDS = 30
 """Seconds without a heartbeat after which a process counts as dead, and the rest end."""
 PROCESS_COUNTS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
@@ -80,7 +82,7 @@ class Processes:
             )
         except (ValueError, RuntimeError) as error:
             raise ValueError(
-                f"the processes did not find each other ({' '.join(str(error).split())[:200]}): "
+                f"the processes did not find each other ({brief(error, 200)}): "
                 "outside of SLURM, Open MPI, Kubernetes and TPU pods give --coordinator HOST:PORT "
                 "--processes N --process I; in Python call jax.distributed.initialize first"
             ) from error
@@ -123,7 +125,7 @@ def ending(several: bool) -> Iterator[None]:
         if not several:
             raise
         lost = isinstance(error, jax.errors.JaxRuntimeError)
-        _end(f"{_LOST_PROCESS}: " * lost + " ".join(str(error).split()))
+        _end(f"{_LOST_PROCESS}: " * lost + brief(error))
 
 
 _LOST_PROCESS = "another process of the run has ended; the same command continues it"
