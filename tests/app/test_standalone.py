@@ -111,6 +111,10 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
     files += [tmp_path / "bad.jpg", tmp_path / "deep.png"]
     files[4].write_bytes(b"nothing")
     assert cv2.imwrite(str(files[5]), np.full((40, 40), 3000, np.uint16))
+    drawn = np.full((40, 60, 4), 255, np.uint8)  # white on nothing
+    drawn[:, :30, 3] = 0
+    files.append(tmp_path / "drawn.png")
+    assert cv2.imwrite(str(files[6]), drawn)
     address, refused = f"file://{tmp_path}/page/index.html", "createImageBitmap"
     with chromium.opened(address, width=390, complaint=refused) as page:
         page.wait_for_selector("body[data-ready], .status.bad")
@@ -120,8 +124,12 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
         np.testing.assert_allclose(got, predictor.predict_proba(red[:1])[0], atol=1e-3)
         got = page.evaluate(ask, given)["novelty"]
         np.testing.assert_allclose(got, predictor.novelty(red[:1])[0], rtol=0.02, atol=1e-3)
-        page.set_input_files("#files", str(files[3]))
+        page.set_input_files("#files", str(files[6]))
         page.wait_for_selector("#answers h3")
+        shown = float(page.inner_text("#answers h3").rpartition(" ")[2].rstrip("%")) / 100
+        assert abs(shown - predictor.predict_proba([files[6]]).max()) < 0.02
+        page.set_input_files("#files", str(files[3]))
+        page.wait_for_selector("#answers > :nth-child(2) h3")
         # Files that cannot be read teach nothing, and leave the rest as it was.
         assert "rougher" not in page.inner_text("#about")
         page.fill("#name", "blue")
@@ -133,10 +141,10 @@ def test_the_page_of_photographs_learns_new_classes(tmp_path):
         assert "deep.png (expected a picture with 8 bits" in page.inner_text("#status")
         assert "3 classes: green, red, blue. It learned in this" in page.inner_text("#about")
         # The picture that was there is answered again, and the order of the classes is their age.
-        assert page.inner_text("#answers h3").startswith("blue")
+        assert page.inner_text("#answers > :nth-child(2) h3").startswith("blue")
         got = page.evaluate(ask, given)["probabilities"]
         wanted = dict(zip(more.classes, more.predict_proba(red[:1])[0], strict=True))
         assert abs(got[1] - wanted["red"]) < 0.1
         page.set_input_files("#files", str(files[2]))
-        page.wait_for_selector("#answers > :nth-child(2) h3 >> text=blue")
+        page.wait_for_selector("#answers > :nth-child(3) h3 >> text=blue")
         chromium.check_accessible(page)

@@ -112,6 +112,12 @@ def test_refusals_are_one_line(learners):
         assert "\n" not in str(refused.value)
 
 
+def test_what_the_check_says_is_shown(learners):
+    rows = [f"{i},{'ab'[i % 2]},{'xy'[i % 2]}" for i in range(24)]
+    found = table_tab.checked(learners, asked(csv="\n".join(["n,copy,tree", *rows])), LIMITS)
+    assert "'copy' says the same as the answer" in found["summary"]
+
+
 @pytest.mark.site
 def test_the_tab_in_a_browser(learners):
     """With the keyboard alone, in a narrow window."""

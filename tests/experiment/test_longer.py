@@ -97,6 +97,20 @@ def test_patience_ends_a_run_and_the_best_learner_is_kept(tmp_path):
         arml.fit(arml.build("maml", tasks), tasks, steps=4, patience=1)
 
 
+def test_an_interruption_at_the_best_score_leaves_a_run_that_opens(tmp_path):
+    made = dataclasses.replace(with_outer(outer_rate=0.001), steps=40, keep="best")
+
+    def ends(moment):
+        if moment.step == 20 and "validation" in moment.record:
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        arml.run(made, tmp_path, callbacks=[ends])
+    run = arml.Run(tmp_path)
+    assert run.step <= run.last < 20
+    assert run.learner
+
+
 def test_the_best_accuracy_of_tasks_of_ones_own_is_the_highest(tmp_path):
     tasks = Blobs(arml.Problem("classification", (4,), 3, shots=1, queries=4), noise=2.0)
     few = {"steps": 20, "interval": 5, "validate_every": 5, "validation_tasks": 8, "batch": 2}

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
+from optuna.storages import JournalStorage
 from optuna.storages._heartbeat import get_heartbeat_thread
 
 from arml.algorithms.maml import MAMLOptions
@@ -20,7 +22,7 @@ from arml.cli.tune import TuneOptions, _best
 from arml.experiment import search
 from arml.experiment.recipes import recipe
 from arml.experiment.search import chosen, opened, space, space_in_words, tune, usual
-from arml.results.files import RunError, read_metrics, write_json
+from arml.results.files import RunError, locked, read_metrics, write_json
 from small import experiment
 
 TINY = experiment(algorithm=MAMLOptions(inner_steps=1))
@@ -147,6 +149,31 @@ def test_a_trial_whose_loss_is_not_finite_is_ended(tmp_path):
     (trial,) = tune(TINY, space(("algorithm.inner_rate=1e30",), TINY), tmp_path, trials=1)
     assert (trial.state.name, trial.intermediate_values) == ("PRUNED", {})
     assert trial.user_attrs["why"].startswith("the loss is not finite at step 1,")
+
+
+def test_values_that_do_not_go_together_are_pruned(tmp_path):
+    made = replace(TINY, outer=replace(TINY.outer, optimiser="adamw"))
+    both = space(("outer.optimiser=adam,adamw", "outer.weight_decay=0.01,0.1"), made)
+    trials = tune(made, both, tmp_path, trials=4)
+    states = {trial.params["outer.optimiser"]: trial.state.name for trial in trials}
+    assert states == {"adam": "PRUNED", "adamw": "COMPLETE"}
+    why = next(trial.user_attrs["why"] for trial in trials if trial.state.name == "PRUNED")
+    assert "weight_decay" in why
+
+
+def test_a_trial_is_locked_until_its_score_is_written(tmp_path, monkeypatch):
+    seen, ended = [], JournalStorage.set_trial_state_values
+
+    def watched(storage, number, state, values=None):
+        if state.is_finished():
+            with ThreadPoolExecutor(1) as other, pytest.raises(RunError, match="is using it"):
+                other.submit(lambda: locked(tmp_path / "trials" / "0000").__enter__()).result()
+            seen.append(number)
+        return ended(storage, number, state, values)
+
+    monkeypatch.setattr(JournalStorage, "set_trial_state_values", watched)
+    tune(TINY, space(("outer.clip=1,2",), TINY), tmp_path, trials=1)
+    assert seen
 
 
 def test_a_trial_that_its_patience_ends_is_over(tmp_path):

@@ -254,3 +254,26 @@ def test_files_are_learned_by_every_learner_of_pictures(tmp_path):
     assert all(one.adapt(files, labels).predict(files).tolist() == labels for one in again)
     arml.FewShotClassifier("starter").fit(files, labels).predictor_.save(tmp_path / "kept")
     assert arml.load_predictor(tmp_path / "kept").predict(files).tolist() == labels
+
+
+def vectors(n, other, scale=1.0):
+    """Vectors of two classes, `n` and `other` of them, and their labels."""
+    draw = np.random.default_rng(0)
+    x = np.abs(draw.normal(1, scale, (n + other, 1280)))
+    x[n:, :40] *= 1.6
+    return x.astype(np.float32), ["common"] * n + ["rare"] * other
+
+
+def test_balanced_classes_of_photographs_are_balanced_once():
+    x, y = vectors(60, 12)
+    given = {"class_weight": "balanced"}
+    both = [arml.FewShotClassifier("photos", **more).fit(x, y) for more in ({}, given)]
+    plain, balanced = (one.predict_proba(x) for one in both)
+    np.testing.assert_allclose(plain, balanced, rtol=1e-4)
+
+
+def test_a_prior_is_also_checked_where_folds_are_large():
+    """With the expected temperature, and not their own, the folds find 54%."""
+    x, y = vectors(250, 25, scale=0.3)
+    found = arml.load("photos").adapt(x, y, prior="examples").reliability()
+    assert found.balanced > 0.99

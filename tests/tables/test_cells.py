@@ -128,3 +128,15 @@ def test_files_in_folders_are_read_too_and_strings_in_python(genes, command, cap
 def test_the_contract_of_kinds_holds_for_it(genes, command):
     said, _ = command("check", genes / "sequences.py")
     assert "sequences" in said
+
+
+@pytest.mark.usefixtures("alone")
+def test_vectors_of_a_kind_without_a_file_are_computed_anew(tmp_path, monkeypatch):
+    """As in a notebook, whose code may have changed."""
+    monkeypatch.setenv("ARML_CACHE", str(tmp_path))
+    for at in (0, 1):
+        code = {"__name__": "__main__"}
+        exec(PLUGIN.replace("float)", f"float) + {at}"), code)
+        kind = arml.load("sequences")
+        assert kind.read(["ACGT"])[0, 0] == at
+        assert kind.cache is None

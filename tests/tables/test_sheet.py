@@ -195,6 +195,20 @@ def test_files_of_other_programs(tmp_path):
         read_sheet(tmp_path / "t.csv.gz", "x")
 
 
+def test_formulas_with_an_empty_text_and_years_as_names_are_read(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["kind", 2020], ["a", '=IF(1>4,"big","")'], ["b", "big"]):
+        book.active.append(row)
+    book.save(plain := tmp_path / "plain.xlsx")
+    cell = b'<c r="B2"><f>IF(1&gt;4,"big","")</f><v'
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as new:
+        for name in old.namelist():  # as Excel stores a calculated text
+            new.writestr(name, old.read(name).replace(cell, cell.replace(b'"B2"', b'"B2" t="str"')))
+    with pytest.raises(ValueError, match="the formula in B2 of sheet 'Sheet' was never calculated"):
+        read_sheet(plain)
+    assert read_sheet(tmp_path / "t.xlsx").cells == {"kind": ["a", "b"], "2020": ["", "big"]}
+
+
 @pytest.mark.parametrize(
     ("text", "lines", "said"),
     [
@@ -231,6 +245,13 @@ def test_files_of_other_programs(tmp_path):
         ("kind,size\na b,\nb,5\nc,6\nMean,\n", [2, 3, 4, 5], []),
         ("part,size,age\nsum,1,2\nmean,2,3\nsum,2,5\n", [2, 3, 4], []),
         ("a\nx y\nx z\nx u\n", [2, 3, 4], []),
+        ("name,age,cm\nAda,31,170\nBen,40,181\nCleo,25,165\nMax,29,178\n", [2, 3, 4, 5], []),
+        ("brand,price\nShell,1.8\nTotal,1.7\nAral,1.9\nEsso,1.6\n", [2, 3, 4, 5], []),
+        ("name,age\nAda,31\nBen,40\nCleo,25\nMax,40\n", [2, 3, 4], ["made of other rows: 'Max'"]),
+        # Punctuation in a single column of texts does not divide it.
+        ("body\nwhere is it; my parcel\nthanks\n", [2, 3], []),
+        ("body\nhello\nthanks | bye\n", [2, 3], []),
+        ("body\nwhere; is\nlost; again\nthanks\n", [2, 3, 4], []),
     ],
 )
 def test_rows_that_are_no_data_are_named(text, lines, said):

@@ -489,3 +489,26 @@ def test_more_rows_may_have_new_values_of_a_category():
     both = {name: first[0][name] + more[0][name] for name in first[0]}
     whole = arml.adapt("tables", both, first[1] + more[1])
     np.testing.assert_allclose(added.predict_proba(query), whole.predict_proba(query), atol=0.05)
+
+
+def test_rows_of_one_group_are_not_predicted_from_its_earlier_ones():
+    """Each person has a random label, which earlier visits give away."""
+    rng = np.random.default_rng(0)
+    person = np.tile(np.arange(24), 5)
+    days = pd.date_range("2024-01-01", periods=120).astype(str)
+    rows = {"height": rng.normal(size=24)[person], "day": days, "person": person.astype(str)}
+    y = np.array(["ill", "well"])[rng.integers(2, size=24)[person]]
+    found = arml.load("tables").adapt(rows, y, groups="person")
+    (note,) = found.reliability().notes
+    assert note.endswith("are not predicted from those before, which are of the same groups")
+    late = person % 5 == np.arange(120) // 24  # each fifth of the days has its own persons
+    some = {name: np.asarray(cells)[late] for name, cells in rows.items()}
+    (note,) = arml.load("tables").adapt(some, y[late], groups="person").reliability().notes
+    assert "predicted from those before: accuracy" in note
+
+
+def test_a_table_of_queries_without_rows_is_refused(command):
+    write("t.csv", {"a": [1, 2, 3, 4, 5, 6], "kind": [*"xyxyxy"]})
+    pd.DataFrame({"a": np.zeros(0)}).to_parquet("empty.parquet")
+    words = "adapt tables --support t.csv --target kind --no-reliability --query empty.parquet"
+    assert "no rows to predict" in command(words, code=2)[1]

@@ -13,6 +13,7 @@ from arml.app import table_tab
 from arml.app.picture_tab import Limits
 from arml.cli import main
 from arml.datasets.archives import Member
+from arml.predict.batches import BatchPredictor
 from arml.predict.kinds import named_kind
 from arml.texts import learner as texts
 from arml.texts.encoder import encoder_of
@@ -160,6 +161,28 @@ def test_a_table_is_learned_predicted_sorted_and_reported(words, tmp_path, capsy
     (tmp_path / "new.jsonl").write_text(line)
     assert main(["predict", "kept", "new.jsonl"]) == 0
     assert ",x,good," in capsys.readouterr().out
+    # A batch is read by the column that was learned; lists and bytes stay as they are.
+    given = {"text": ["thanks"] * 2, "mail": [examples()[0][0], line], "n": [[1], [2, 3]]}
+    found = BatchPredictor("kept")({**given, "code": [b"a\0", b"b"]})
+    assert [*found["label"]] == ["late", "good"]
+    assert ([*found["n"]], [*found["code"]]) == ([[1], [2, 3]], [b"a\0", b"b"])
+    with pytest.raises(ValueError, match="expected a column 'mail', from which the predictor lear"):
+        BatchPredictor("kept")({"n": [1], "body": ["late"]})
+
+
+def test_a_report_shows_examples_and_queries_of_two_tables(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [*map(list, examples())]
+    rows[3][0] = "an odd one that says little"
+    table(tmp_path / "mails.csv", rows, ("mail", "label"))
+    table(tmp_path / "new.csv", [["never a doubtful example"]] * 12, ("mail",))
+    asked = "adapt texts --support mails.csv --target label --query new.csv --report page.html"
+    assert main(asked.split()) == 0
+    page = (tmp_path / "page.html").read_text()
+    doubts, _, answers = page.rpartition("Least certain answers")
+    assert "an odd one that says little" in doubts
+    assert "never a doubtful example" not in doubts
+    assert "never a doubtful example" in answers
 
 
 def test_folders_are_learned_as_rows_are(words, tmp_path, capsys, monkeypatch):

@@ -20,7 +20,7 @@ from arml.datasets.starter import load_starter
 from arml.photographs.inputs import THUMBNAIL_PIXELS
 from arml.photographs.reading import Bad, as_image, pixels_of
 from arml.predict.base import Predictor, TaskLearner
-from arml.predict.files import packed, unpacked, zipped
+from arml.predict.files import MAX_SENT_BYTES, packed, unpacked, zipped
 from arml.predict.inputs import normal, places_of
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load_predictor
@@ -135,7 +135,9 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
     sent = [place for place in range(len(predictor.y) + len(bad)) if place not in bad]
     doubtful = [_wrong(sent[k], found.classes, chances[k]) for k in found.doubtful.tolist()]
-    return {**_summary(found), "doubtful": doubtful, "left_out": _texts(bad), "notes": notes}
+    names = [f"example {place + 1}" for place in sent]
+    summary = {**_summary(found), "summary": "\n".join(found.overview(names))}
+    return {**summary, "doubtful": doubtful, "left_out": _texts(bad), "notes": notes}
 
 
 def packed_predictor(tab: Tab, content: object, limits: Limits) -> Json:
@@ -232,7 +234,7 @@ def _learned(tab: Tab, sent: SentPictures, limits: Limits) -> tuple[Predictor, s
 def _opened(data: bytes, tab: Tab) -> Predictor:
     """The predictor in a zip of its folder, as `packed_predictor` wrote it."""
     try:
-        predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data))
+        predictor = unpacked(partial(load_predictor, model=tab.model), zipped(data, MAX_SENT_BYTES))
     except (ValueError, OSError) as error:
         raise ValueError(f"this is not a predictor that the page saved: {error}") from error
     if predictor.classes is None or inputs_of(predictor.learner).tab != "pictures":

@@ -72,7 +72,7 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
     """The predictions for the rows without a value: `header` and `rows` of a table, both as `csv`,
     and a `remark` on the way in which the table was read."""
     said: list[str] = []
-    predictor, sheet, queries = _learned(learners, content, limits, said)
+    predictor, _, sheet, queries = _learned(learners, content, limits, said)
     target, answers = str(predictor.target), list[tuple[str, ...]]()
     if queries is None:
         raise ValueError(f"no row has an empty cell in {target!r}: add rows to predict")
@@ -94,13 +94,15 @@ def predicted(learners: Mapping[str, TaskLearner], content: object, limits: Limi
 
 
 def checked(learners: Mapping[str, TaskLearner], content: object, limits: Limits) -> Json:
-    """How well the examples predict each other (`summary`), and how much each of the `columns`
-    matters: its `name`, and the `factor` by which the right answers are less probable without it.
-    The largest factor is first."""
-    predictor, _, _ = _learned(learners, content, limits, [])
+    """How well the examples predict each other (`summary`, several lines), and how much each of
+    the `columns` matters: its `name`, and the `factor` by which the right answers are less probable
+    without it. The largest factor is first."""
+    said: list[str] = []
+    predictor, names, _, _ = _learned(learners, content, limits, said)
     drops = predictor.matter().items() if predictor.can("matter") else ()
     factors = [{"name": name, "factor": math.exp(min(drop, 50.0))} for name, drop in drops]
-    return {"summary": str(predictor.reliability()), "columns": factors}
+    summary = "\n".join([*predictor.reliability().lines(names), *said])
+    return {"summary": summary, "columns": factors}
 
 
 def example_table(seed: int) -> Json:
@@ -138,8 +140,9 @@ def _most(limits: Limits) -> Most:
 
 def _learned(
     learners: Mapping[str, TaskLearner], content: object, limits: Limits, said: list[str]
-) -> tuple[Predictor, Sheet, Queries | None]:
-    """The predictor, the table, and the rows to predict. Remarks are added to `said`."""
+) -> tuple[Predictor, list[str], Sheet, Queries | None]:
+    """The predictor, the names of the examples, the table, and the rows to predict. Remarks
+    are added to `said`."""
     sent = _read(content)
     sheet, learner = _pasted(sent, limits), learners.get(sent.kind)
     if len(sheet.cells) < 2:
@@ -149,5 +152,5 @@ def _learned(
     if learner is None:
         raise ValueError(f"expected {' or '.join(learners)} to predict, got {sent.kind!r}")
     asked = Asked(target=sent.target, tell=lambda *lines: said.extend(lines))
-    predictor, _ = inputs_of(learner).learn_rows(learner, sheet, asked)
-    return predictor, sheet, asked.unlabelled
+    predictor, names = inputs_of(learner).learn_rows(learner, sheet, asked)
+    return predictor, names, sheet, asked.unlabelled

@@ -175,7 +175,9 @@ def adapt_command(arguments: Sequence[str]) -> None:
     if options.columns:
         tell(*str(predictor.schema).splitlines())
     queries = asked.unlabelled
+    of_examples = asked.shown or {}
     if options.query:
+        asked.shown = None if asked.shown is None else {}  # other rows may have the same names
         queries = kind.queries(predictor, options.query, asked)
     if not (wanted or queries or options.columns or options.matter):
         raise nothing
@@ -205,7 +207,7 @@ def adapt_command(arguments: Sequence[str]) -> None:
         )
     answers = [] if queries is None else _answer(predictor, queries, options, asked)
     if options.report is not None:
-        write_answers(options.report, predictor, names, answers, asked.shown or {})
+        write_answers(options.report, predictor, names, answers, of_examples, asked.shown or {})
         tell(f"report written to {options.report}: open it in a browser")
     if options.save is not None:
         if (options.save / CONFIG_FILE).exists():
@@ -249,7 +251,7 @@ def _predict_on(options: PredictOptions, on: str) -> None:
 
     refuse(
         options,
-        ("prior", "none", "columns", "matter", "strict", "sort_into"),
+        ("prior", "none", "columns", "matter", "strict", "sort_into", "above", "sheet"),
         "predictions without --on",
     )
     if len(options.query) > 1 or options.out is None:
@@ -390,6 +392,8 @@ def _answer(
     """Write the answers; returns those that are labels."""
     kind = inputs_of(predictor.learner)
     names = [*map(str, queries.names)]
+    if not names:
+        raise ValueError("no rows to predict: the table of queries has only a header")
     columns: dict[str, Sequence[object]] = {}
     if options.matter:
         queries = queries._replace(batches=list(queries.batches))

@@ -81,7 +81,7 @@ def train_command(arguments: Sequence[str]) -> int:
     again = command("train", *arguments)
     with ending(options.joined.several):
         if options.joined.several:
-            check_claim(experiment, options.run)
+            check_claim(experiment, options.run, options.extends)
             options.joined.check(experiment.batch, devices)
             options.joined.join()
         console = Console(quiet=not is_first())

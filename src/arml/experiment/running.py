@@ -499,7 +499,9 @@ class Run:
         self.last: int = saved
         """The last outer step of the training."""
         self._falls = score_of(self.problem)[0] == "mse"
-        best = best_of(self.metrics, falls=self._falls)[0] if self.experiment.keep == "best" else 0
+        # An interruption may leave scores of steps without a checkpoint.
+        known = [record for record in self.metrics if record["step"] <= saved]
+        best = best_of(known, falls=self._falls)[0] if self.experiment.keep == "best" else 0
         self._place = self.folder / (BEST_FOLDER if best else CHECKPOINTS_FOLDER)
         self.step: int = best or saved
         """The outer step at which its learner was saved."""

@@ -341,7 +341,7 @@ def _tried(
         study.enqueue_trial(trial.params, user_attrs=trial.user_attrs)
 
     while not stop():
-        with ExitStack() as choosing:
+        with ExitStack() as choosing, ExitStack() as held:
             choosing.enter_context(locked(folder, LOCK_SECONDS))
             if storage is None:
                 for old in study.get_trials(states=[states.RUNNING]):
@@ -357,30 +357,33 @@ def _tried(
             seed = experiment.seed + count
             study.sampler = installed().samplers.TPESampler(seed=seed, constant_liar=True)
 
-            def objective(trial: "optuna.Trial", choosing: ExitStack = choosing) -> float | None:
+            def objective(
+                trial: "optuna.Trial", choosing: ExitStack = choosing, held: ExitStack = held
+            ) -> float | None:
                 for path, one in search.items():
                     _suggested(trial, path, one)
                 if counted().index(trial.number) >= trials:  # another process was faster
                     return None
                 if "run" not in trial.user_attrs:
                     trial.set_user_attr("run", f"{trial.number:04d}")
-                with locked(_place_of(trial, folder)):
-                    choosing.close()
-                    try:
-                        score = _score(trial, chosen(experiment, trial.params), folder, stop)
-                    except installed().TrialPruned:
-                        over.append(trial.number)
-                        raise
-                    except gone:
-                        raise
-                    except (Exception, KeyboardInterrupt):
-                        again(trial)
-                        raise
-                    if score is None:
-                        again(trial)
-                    else:
-                        over.append(trial.number)
-                    return score
+                # Until Optuna has the result: others take a trial whose folder is free as dead.
+                held.enter_context(locked(_place_of(trial, folder), LOCK_SECONDS))
+                choosing.close()
+                try:
+                    score = _score(trial, chosen(experiment, trial.params), folder, stop)
+                except installed().TrialPruned:
+                    over.append(trial.number)
+                    raise
+                except gone:
+                    raise
+                except (Exception, KeyboardInterrupt):
+                    again(trial)
+                    raise
+                if score is None:
+                    again(trial)
+                else:
+                    over.append(trial.number)
+                return score
 
             try:
                 study.optimize(objective, n_trials=1)
@@ -426,6 +429,11 @@ def _score(
             trial.report(new, step)
             behind = step < experiment.steps and trial.should_prune()
 
+    try:
+        experiment.check()
+    except ValueError as error:  # of values that are each valid
+        trial.set_user_attr("why", str(error))
+        raise pruned from error
     try:
         saved = checkpoint.latest(place / CHECKPOINTS_FOLDER) or 0
         for record in read_metrics(place / METRICS_FILE):

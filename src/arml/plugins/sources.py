@@ -46,7 +46,7 @@ def source_of(cls: type) -> Source | None:
     code = getattr(inspect.unwrap(getattr(cls, "build", cls)), "__code__", None)
     if code is not None and code.co_filename != file and not _is_own(code.co_filename):
         file = code.co_filename if Path(code.co_filename).is_file() else None
-    if file is None:  # a notebook
+    if file is None or not Path(file).is_file():  # a notebook, or a program from standard input
         return Source(cls.__module__, "")
     return Source(Path(file).name, hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12])
 

@@ -127,7 +127,8 @@ def write_answers(
     predictor: Predictor,
     names: Sequence[str],
     answers: Sequence[Answer],
-    shown: Mapping[str, Shown],
+    of_examples: Mapping[str, Shown],
+    of_queries: Mapping[str, Shown],
 ) -> None:
     """Write an HTML page about a classifier: how far to trust it, which examples are doubtful, and
     its least and most certain answers.
@@ -135,7 +136,7 @@ def write_answers(
     **Arguments**
 
     - `names`: the names of its examples.
-    - `shown`: how the page shows each file, by the name of the file.
+    - `of_examples`, `of_queries`: how the page shows each input, by its name.
 
     **Raises** `RunError` if it cannot be written.
     """
@@ -156,7 +157,7 @@ def write_answers(
     least = min(_MAX_CLASSES_SHOWN, (len(read) + 1) // 2)
     bad = [f"{one.name}: {one.problem}" for one in answers if one.problem]
 
-    def listed(rows: Sequence[tuple[str, str]]) -> list[Json]:
+    def listed(rows: Sequence[tuple[str, str]], shown: Mapping[str, Shown]) -> list[Json]:
         each = [(*shown[name], name, text) for name, text in rows]
         return [block("pictures", pictures=each)] if each else []
 
@@ -166,14 +167,16 @@ def write_answers(
         if not line.startswith(("check ", "and "))
     ]
     if len(found.labels):
-        trust.append(block("table", table=_confusion(found, [shown[name].image for name in first])))
+        trust.append(
+            block("table", table=_confusion(found, [of_examples[name].image for name in first]))
+        )
     if curve := predictor.learning_curve():
         trust.append(block("text", text=curve_in_words(curve)))
     sections = {
         "Can I trust it?": trust,
-        "Doubtful examples: mislabelled, or hard": listed(doubts),
-        "Least certain answers: label these next": listed(said[:least]),
-        "Most certain answers": listed(said[: least - 1 : -1][:_MAX_CLASSES_SHOWN]),
+        "Doubtful examples: mislabelled, or hard": listed(doubts, of_examples),
+        "Least certain answers: label these next": listed(said[:least], of_queries),
+        "Most certain answers": listed(said[: least - 1 : -1][:_MAX_CLASSES_SHOWN], of_queries),
         f"{many.capitalize()} that cannot be read": [block("items", texts=bad)] if bad else [],
     }
     lead = f"{len(names)} examples of {len(first)} classes, {len(answers)} {many} to predict."

@@ -37,6 +37,17 @@ _AT_ONCE, PART, TABLE = 256, 1_000, ".parquet"
 """The pictures or rows of a batch, the pictures of a part, and the ending of a table's name."""
 
 
+def _column(cells: Any) -> np.ndarray:
+    """A column as an array. Lists and bytes stay as they are: NumPy would make rows of lists, and
+    drop zeros at the end of bytes."""
+    if hasattr(cells, "dtype") or all(isinstance(cell, str | int | float) for cell in cells):
+        return np.asarray(cells)
+    column = np.empty(len(cells), object)
+    for i, cell in enumerate(cells):
+        column[i] = cell
+    return column
+
+
 class BatchPredictor:
     """Predicts batches: mappings of columns, or pandas data frames.
 
@@ -76,15 +87,25 @@ class BatchPredictor:
         """The answers to a batch, as a mapping or a data frame like the batch."""
         columns = {str(name): list(batch[name]) for name in batch}
         errors = np.full(len(next(iter(columns.values()))), "", object)
-        known = self.kind.cells
+        known, named = self.kind.cells, self.predictor.columns or ()
         if known:
-            cells = columns[next(name for name in (*known, *columns) if name in columns)]
-            x = self._read(cells, errors)
+            wanted = (
+                *named,
+                *known,
+                *(() if named else columns),
+            )  # the first column, if none is named
+            column = next((name for name in wanted if name in columns), None)
+            if column is None:
+                raise ValueError(
+                    f"expected a column {named[0]!r}, from which the predictor learned, got "
+                    f"{', '.join(columns)}: rename the column"
+                )
+            x = self._read(columns[column], errors)
         else:
             names = self.predictor.columns
             rows = np.column_stack([columns[name] for name in names]) if names else columns
             x = self.predictor.read(rows)
-        kept = {name: np.asarray(batch[name]) for name in batch if name not in CONTENT_COLUMNS}
+        kept = {name: _column(batch[name]) for name in batch if name not in CONTENT_COLUMNS}
         answers = dict(kept)
         for name, values in self._answers(x).items():
             blank, kind = ("", object) if name == "label" else (np.nan, float)

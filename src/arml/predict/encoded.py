@@ -6,6 +6,7 @@ vectors of the examples: see `arml.predict.head`.
 
 import copy
 import hashlib
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
@@ -40,7 +41,15 @@ from arml.predict.inputs import (
 )
 from arml.predict.kinds import Inputs, check_parts, named_kind
 from arml.predict.scikit import check_weights, facts_of, learned_by, remade
-from arml.results.files import Json, RunError, atomically, checksum, read_arrays, write_arrays
+from arml.results.files import (
+    Json,
+    RunError,
+    atomically,
+    checksum,
+    digest_of,
+    read_arrays,
+    write_arrays,
+)
 
 if TYPE_CHECKING:
     from arml.core.episodes import Problem
@@ -154,7 +163,9 @@ class EncodedLearner(TaskLearner):
         kept, doubts = None, list[str]()
         if isinstance(content, bytes | str):
             data = content if isinstance(content, bytes) else content.encode()
-            kept = self.cache / f"{hashlib.sha256(data).hexdigest()}.npy"
+            name = f"{hashlib.sha256(data).hexdigest()}.npy"
+            kept = None if self.cache is None else self.cache / name
+        if kept is not None:
             with suppress(OSError, ValueError, EOFError):  # missing or damaged: compute it
                 vector = np.load(kept, allow_pickle=False)
                 if vector.shape == (self.dimension,) and vector.dtype == np.float32:
@@ -169,9 +180,16 @@ class EncodedLearner(TaskLearner):
         return vector
 
     @cached_property
-    def cache(self) -> Path:
-        """The folder of cached vectors."""
-        return default_folder() / self.kind.name / checksum(self.facts)[:16]
+    def cache(self) -> Path | None:
+        """The folder of cached vectors. None for a kind that a notebook defines, because its code
+        may change without a sign."""
+        facts = self.facts
+        if self.kind.source is not None:
+            try:
+                facts = {**facts, "code": digest_of(Path(inspect.getfile(type(self.kind).vector)))}
+            except (TypeError, OSError):
+                return None
+        return default_folder() / self.kind.name / checksum(facts)[:16]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.kind.many})"
@@ -233,8 +251,10 @@ class EncodedPredictor(Predictor):
         """The classifier of some of the examples."""
         more = self.sample_weight, self._same, self.groups
         weight, same, groups = (None if part is None else part[kept] for part in more)
-        # Large folds keep one temperature: choosing it costs ten fits, and does not change labels.
-        left_out = len(kept) == len(self.y) or len(kept) <= 200
+        # Large folds keep one temperature: choosing it costs ten fits, and does not change labels
+        # unless a prior is added.
+        plain = self.prior == type(self).prior
+        left_out = len(kept) == len(self.y) or len(kept) <= 200 or not plain
         given = self.x[kept], self.y[kept], len(self.classes), weight, same, groups
         return self.fit_head(*given, left_out=left_out, prior=self.prior)
 

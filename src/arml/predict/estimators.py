@@ -16,7 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from arml.predict.base import Predictor, TaskLearner
+from arml.predict.encoded import EncodedPredictor
 from arml.predict.files import shipped
+from arml.predict.inputs import PRIOR_OF_EXAMPLES
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load
 from arml.predict.reliability import NumberReliability, Reliability
@@ -79,6 +81,10 @@ class FewShot(BaseEstimator):
         self.predictor_ = predictor.using(
             predictor.models[-1] if self.uses == "auto" else str(self.uses)
         )
+        encoded = isinstance(predictor, EncodedPredictor) and loaded.estimator is None
+        if encoded and getattr(self, "class_weight", None) is not None:
+            # The weights replace the equal frequencies that some learners assume.
+            self.predictor_ = predictor.with_prior(PRIOR_OF_EXAMPLES)
         return self
 
     def predict(self, X: object) -> np.ndarray:
@@ -147,7 +153,9 @@ class FewShotClassifier(ClassifierMixin, FewShot):
       prediction with at most ten folds. "learner" is only the learner, which adapts once. The
       learners of photographs and of tables have one model, and accept "auto" or "learner".
     - `class_weight`: as in scikit-learn, "balanced" or a weight for each label. The probabilities
-      are multiplied by these weights, because the learner treats the classes of a task alike.
+      are multiplied by these weights, because the learner treats the classes of a task alike. The
+      learners of photographs and of your own kinds then begin with the frequencies of the examples.
+      `reliability` does not use the weights.
 
     After `fit`: `classes_`; `n_features_in_`; `feature_names_in_` for data
     frames; `predictor_`.

@@ -34,8 +34,10 @@ _FORMAT_VERSION = 1
 WEIGHTS_FILE, SUPPORT_FILE = "weights.safetensors", "support.safetensors"
 LEARNER_FORMAT, PREDICTOR_FORMAT = "arml learner", "arml predictor of "
 """The kinds of folders in `config.json`. The name of the kind of inputs follows the second text."""
-_MAX_UNPACKED_BYTES = 2**26
+_MAX_UNPACKED_BYTES = 2**30
 """The largest size of a predictor that is unpacked from a zip, in bytes."""
+MAX_SENT_BYTES = 2**26
+"""The same for a zip that was sent to the page in the browser."""
 SHIPPED_LEARNERS = Path(str(files("arml") / "data" / "learners"))
 Owner = TypeVar("Owner")
 
@@ -185,8 +187,9 @@ def packed(save: Callable[[Path], None]) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def zipped(data: bytes) -> dict[str, bytes]:
-    """The files of such a folder in a zip. **Raises** `RunError` for any other zip."""
+def zipped(data: bytes, most: int = _MAX_UNPACKED_BYTES) -> dict[str, bytes]:
+    """The files of such a folder in a zip. **Raises** `RunError` for any other zip, and for one
+    whose files have more than `most` bytes."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = {one.filename: one.file_size for one in archive.infolist()}
@@ -197,8 +200,8 @@ def zipped(data: bytes) -> dict[str, bytes]:
             found = [
                 name for name in (CONFIG_FILE, WEIGHTS_FILE, SUPPORT_FILE) if top + name in names
             ]
-            if sum(names[top + name] for name in found) > _MAX_UNPACKED_BYTES:
-                raise RunError("it is too large")
+            if sum(names[top + name] for name in found) > most:
+                raise RunError("it is too large: unpack it, and give the folder")
             return {name: archive.read(top + name) for name in found}
     except (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error) as error:
         raise RunError(f"it is not a zip: {error}") from error

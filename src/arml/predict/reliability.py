@@ -237,6 +237,12 @@ class Reliability(Evaluation):
 
     def lines(self, names: Sequence[str]) -> list[str]:
         """The result in words. `names` are the names of the examples in the support set."""
+        odd = [f"check {names[self.checked[i]]}: {self.mistake(i)}" for i in self.mistakes]
+        more = _first(odd, "more examples that were predicted as another class")
+        return [*self.overview(names), *more]
+
+    def overview(self, names: Sequence[str]) -> list[str]:
+        """The same without the mistakes."""
         lines, present, limits = [self._said, *self.notes], np.unique(self.labels), self._limits
         if len(present) > 1:
             if warning := self.warning:
@@ -246,9 +252,7 @@ class Reliability(Evaluation):
                     "with two examples of each class, each is predicted from half of the "
                     "examples: new inputs are predicted from all, which is likely better"
                 )
-        lines += [*limits, *_equal(self.copies, self.conflicts, names, "labels")]
-        odd = [f"check {names[self.checked[i]]}: {self.mistake(i)}" for i in self.mistakes]
-        return lines + _first(odd, "more examples that were predicted as another class")
+        return [*lines, *limits, *_equal(self.copies, self.conflicts, names, "labels")]
 
     @property
     def _counted(self) -> str:

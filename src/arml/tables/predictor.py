@@ -48,7 +48,7 @@ from arml.core.compilation import RUN_ONCE, short
 from arml.core.episodes import Examples
 from arml.core.learner import MetaLearner
 from arml.predict.base import BY_LEARNER, Predictor, TaskLearner, equal_rows_of, softmax
-from arml.predict.folds import MAX_FOLDS, Places, equal_rows
+from arml.predict.folds import MAX_FOLDS, Places, equal_rows, units_of
 from arml.predict.inputs import (
     Bad,
     alike,
@@ -538,21 +538,27 @@ class TablePredictor(Predictor):
             return found
         first = np.nanquantile(times, 0.8, method="higher")
         train, test = np.flatnonzero(times < first), np.flatnonzero(times >= first)
+        own = self.groups if groups is None else checked_groups(groups, len(self.y))
+        unit = units_of(self.y, self._same, own)
+        alone = ~np.isin(unit[train], unit[test])
+        train, shared = train[alone], own is not None and not alone.all()
         kinds = () if self.classes is None else self.classes
-        if len(train) < MIN_VALUES or len({*self.y[train]}) < len(kinds):
-            return found
         rows = f"the last {len(test)} rows by {clock.name!r}"
+        if len(train) < MIN_VALUES or len({*self.y[train]}) < len(kinds):
+            said = f"{rows} are not predicted from those before, which are of the same groups"
+            return replace(found, notes=(*found.notes, said)) if shared else found
         if self.classes is not None and len({*self.y[test]}) == 1:
             said = f"{rows} are all {self.classes[self.y[test][0]]}"
             said += f": if only their dates differ, use --without {clock.name!r}"
             return replace(found, notes=(*found.notes, said))
         outputs, y = self._refit(train, test)[self.model], self.y[test]
+        rows += ", predicted from those before" + " of other groups" * shared
         said = f"error {np.sqrt(np.mean((outputs[:, 0] - y) ** 2)):.3g} (root mean square)"
         if self.classes is not None:
             usual = np.mean(y == np.bincount(self.y[train]).argmax())
             said = f"accuracy {np.mean(outputs.argmax(axis=1) == y):.0%} (always their most "
             said += f"frequent label: {usual:.0%})"
-        return replace(found, notes=(*found.notes, f"{rows}, predicted from those before: {said}"))
+        return replace(found, notes=(*found.notes, f"{rows}: {said}"))
 
     def _tells(self, column: int) -> bool:
         """Whether each value of a column stands for one class, or gives the number by a line."""

@@ -345,9 +345,13 @@ def _book(data: bytes, name: str, wanted: str | None, ending: str, most: Most) -
     with _reading(name, ending):
         rows = sheet.to_python(skip_empty_area=False)
         merged = [(*low, high[0] + 1, high[1] + 1) for low, high in sheet.merged_cell_ranges or ()]
-        for row, cells in zip(rows, formulas, strict=False):
-            for value, cell in zip(row, cells, strict=False):
-                if value == "" and cell.data_type == "f":
+        pairs = itertools.chain.from_iterable(map(zip, rows, formulas))
+        empty = {cell.coordinate for value, cell in pairs if value == "" and cell.data_type == "f"}
+        if empty:  # never calculated, or calculated as an empty text
+            values: Any = openpyxl.load_workbook(file, read_only=True, data_only=True)[title]
+            values.reset_dimensions()
+            for cell in itertools.chain.from_iterable(values):
+                if getattr(cell, "coordinate", "") in empty and cell.data_type != "str":
                     raise ValueError(
                         f"the formula in {cell.coordinate} of sheet {title!r} was never "
                         "calculated: open the file in a spreadsheet program, and save it"
@@ -385,7 +389,7 @@ def _columns(lines: list[int], rows: list[list[Any]], where: str) -> Sheet:
     if len(rows) < 2:
         found = "has only a header: add" if rows else "is empty: add a header and"
         raise ValueError(f"{where} {found} one or more rows")
-    header = ["" if name is None else normal(str(name)) for name in rows[0]]
+    header = ["" if name is None else normal(text_of(name)) for name in rows[0]]
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(header):
             raise ValueError(
@@ -424,8 +428,9 @@ def _data(
             drop(0, f"a title above the header: {_texts(rows[0])[0]!r}")
     names = [str(row[0]).strip() for row in rows]
     for i in reversed(range(1, len(rows))):
-        is_sum = TOTAL_NAME.fullmatch(names[i]) and re.search("(?i)total|summe", names[i])
-        if rows[i] == rows[0] or (is_sum and names.count(names[i]) == 1 and i < len(rows) - 1):
+        total = TOTAL_NAME.fullmatch(names[i]) and re.search("(?i)total|summe", names[i])
+        is_sum = total and names.count(names[i]) == 1 and _is_sum(rows[i], rows[1:i])
+        if rows[i] == rows[0] or (is_sum and i < len(rows) - 1):
             drop(i, f"made of other rows: {names[i]!r}" if is_sum else "the header again")
     width = len(_texts(rows[0])) if rows else 0
     while len(rows) > 3:
@@ -433,7 +438,8 @@ def _data(
         column = {str(row[0]).strip() for row in rows[:-1] if row}
         first, mark = str(rows[-1][0]).strip(), re.match(r"[*†‡]|\w+:|\w.* ", last[0])
         note = width > 2 and last == [first] and mark
-        made = len(last) > 1 and first not in column and TOTAL_NAME.fullmatch(first)
+        summary = len(last) > 1 and first not in column and TOTAL_NAME.fullmatch(first)
+        made = summary and _is_extreme(rows[1:])
         if not (note and first not in column) and not made and not _adds_up(rows[1:]):
             break
         drop(-1, f"{'a note' if note else 'made of other rows'}: {first!r}")
@@ -446,6 +452,35 @@ def _texts(row: Sequence[AnyCell]) -> list[str]:
     """The different cells of a row that are not empty, as texts."""
     texts = (str(cell).strip() for cell in row if cell is not None)
     return [*dict.fromkeys(filter(None, texts))]
+
+
+def _is_sum(row: list[AnyCell], above: list[list[AnyCell]]) -> bool:
+    """Whether the numbers of a row are the sums of the rows just above it, from one row on."""
+    number = Number("").one
+    own = {place: value for place, cell in enumerate(row) if (value := number(cell)) is not None}
+    sums = dict.fromkeys(own, 0.0)
+    for other in reversed(above):
+        sums = {
+            at: total + (number(other[at] if at < len(other) else None) or 0.0)
+            for at, total in sums.items()
+        }
+        if own and all(math.isclose(own[at], sums[at], rel_tol=1e-9) for at in own):
+            return True
+    return False
+
+
+def _is_extreme(rows: list[list[AnyCell]]) -> bool:
+    """Whether the numbers of a last row that is named Min or Max, as people also are, are those of
+    the columns; True for other names."""
+    extreme, number = str(rows[-1][0]).strip().lower()[:3], Number("").one
+    best = {"min": min, "max": max}.get(extreme)
+    above = [row for row in rows[:-1] if not TOTAL_NAME.fullmatch(str(row[0]))]
+    for place, cell in enumerate(rows[-1]):
+        values = [number(row[place]) for row in above if place < len(row)]
+        known = [value for value in values if value is not None]
+        if best and known and number(cell) not in (None, best(known)):
+            return False
+    return True
 
 
 def _adds_up(rows: list[list[AnyCell]]) -> bool:
@@ -539,7 +574,12 @@ def _delimiter(text: str) -> str:
         counts = [line.count(delimiter) for line in lines[:10]]
         return sum(0 < a == b for a, b in itertools.pairwise(counts)), max(counts, default=0)
 
-    return max(CSV_DELIMITERS, key=score)
+    best = max(CSV_DELIMITERS, key=score)
+    if lines and not any(delimiter in lines[0] for delimiter in CSV_DELIMITERS):
+        # Below a title most lines agree, but not the punctuation in a single column of texts.
+        below = list(itertools.dropwhile(lambda line: best not in line, lines[:10]))
+        return best if 2 * score(best)[0] > len(below) - 1 else ","
+    return best
 
 
 def _rows(

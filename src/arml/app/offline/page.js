@@ -94,17 +94,19 @@
     canvas.width = Math.max(1, Math.round(width * scale));
     canvas.height = Math.max(1, Math.round(height * scale));
     const context = canvas.getContext("2d", { willReadFrequently: true });
-    context.fillStyle = "white"; // the background of transparent pixels
-    context.fillRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingQuality = "high";
     context.drawImage(source, 0, 0, canvas.width, canvas.height);
     const pixels = context.getImageData(0, 0, canvas.width, canvas.height).data;
     const data = new Uint8Array(canvas.width * canvas.height * 3);
-    for (let i = 0, j = 0; i < pixels.length; i += 4) {
-      data[j++] = pixels[i];
-      data[j++] = pixels[i + 1];
-      data[j++] = pixels[i + 2];
+    // Behind transparent pixels is white paper, but black behind a drawing that is nearly white, as in Python.
+    let light = 0, opacity = 0;
+    for (let i = 0; i < pixels.length; i += 4) {
+      light += (pixels[i] + pixels[i + 1] + pixels[i + 2]) * pixels[i + 3];
+      opacity += 3 * pixels[i + 3];
     }
+    const paper = light > 224 * opacity ? 0 : 255;
+    for (let i = 0, j = 0; i < pixels.length; i++)
+      if (i % 4 < 3) data[j++] = Math.round(paper + ((pixels[i] - paper) * pixels[i - (i % 4) + 3]) / 255);
     return predict(data, canvas.height, canvas.width);
   }
 
