@@ -126,6 +126,8 @@ def grow(
         }
         losses = [{"step": line["step"], "loss": plain(line["loss"])} for line in fitted.history]
         _write(folder, experiment, splits, result, losses, outcome)
+        if teacher.temperature != 1:
+            say("its probabilities are not calibrated: `arml export` does that")
     return outcome
 
 

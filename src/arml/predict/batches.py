@@ -89,11 +89,8 @@ class BatchPredictor:
         errors = np.full(len(next(iter(columns.values()))), "", object)
         known, named = self.kind.cells, self.predictor.columns or ()
         if known:
-            wanted = (
-                *named,
-                *known,
-                *(() if named else columns),
-            )  # the first column, if none is named
+            # Without a table's column, the first one that may hold inputs.
+            wanted = (*named, *known, *(() if named else columns))
             column = next((name for name in wanted if name in columns), None)
             if column is None:
                 raise ValueError(
