@@ -25,6 +25,7 @@ from arml.predict.inputs import normal, places_of
 from arml.predict.kinds import inputs_of
 from arml.predict.loading import load_predictor
 from arml.predict.reliability import Evaluation, Reliability
+from arml.predict.together import warning
 from arml.results.files import Json, read_as
 
 NAME_LENGTH = 60
@@ -108,6 +109,8 @@ def classified(tab: Tab, content: object, limits: Limits) -> Json:
         raise ValueError(f"labels must be {n} texts or null, one for each picture to predict")
     labels = [None if i in bad else normal(label or "") or None for i, label in enumerate(labels)]
     own, unknown = _places(labels, predictor.labels)
+    if predictor.prior_in_words:
+        remark += f"; {predictor.prior_in_words}"
     if np.bincount(predictor.y).max() == 1:
         remark += "; one example a class: the probabilities are not checked"
     return {
@@ -128,15 +131,19 @@ def trusted(tab: Tab, content: object, limits: Limits) -> Json:
     accuracy, and the `confusion` matrix. Each of the `doubtful` pictures has its index (`place`) in
     the request, the other `label` that is predicted, and the `probability` of that label.
     `left_out` and `notes` are as in `classified`."""
+    asked = _read(content)
     with _noted() as notes:
-        predictor, _, bad = _learned(tab, _read(content), limits)
+        predictor, _, bad = _learned(tab, asked, limits)
+    names = [one.name for known in asked.classes for one in known.pictures]
+    labels = [known.name for known in asked.classes for _ in known.pictures]
+    notes += filter(None, [warning(names, labels, "pictures")])
     found = predictor.reliability()
     assert isinstance(found, Reliability)
     chances = dict(zip(found.checked.tolist(), found.probabilities, strict=True))
     sent = [place for place in range(len(predictor.y) + len(bad)) if place not in bad]
     doubtful = [_wrong(sent[k], found.classes, chances[k]) for k in found.doubtful.tolist()]
-    names = [f"example {place + 1}" for place in sent]
-    summary = {**_summary(found), "summary": "\n".join(found.overview(names))}
+    overview = found.overview([f"example {place + 1}" for place in sent])
+    summary = {**_summary(found), "summary": "\n".join(overview)}
     return {**summary, "doubtful": doubtful, "left_out": _texts(bad), "notes": notes}
 
 
@@ -291,7 +298,8 @@ def _evaluation(classes: np.ndarray, chances: np.ndarray, own: Sequence[int | No
 
 def _summary(found: Evaluation) -> Json:
     """The accuracy as a text, the accuracy of each class, and the confusion matrix."""
-    each = [{"name": str(n), "accuracy": found.by_class.get(n)} for n in found.classes.tolist()]
+    known = found.by_class
+    each = [{"name": str(n), "accuracy": known.get(n)} for n in found.classes.tolist()]
     return {"summary": str(found), "classes": each, "confusion": found.confusion.tolist()}
 
 

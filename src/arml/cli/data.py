@@ -8,7 +8,16 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from arml.cli.console import EXIT_INTERRUPTED, Display, ModelOptions, command, listed, parse, say
+from arml.cli.console import (
+    EXIT_INTERRUPTED,
+    Display,
+    ModelOptions,
+    command,
+    doubts,
+    listed,
+    parse,
+    say,
+)
 from arml.core.registry import known
 
 DATA_HELP = """usage: arml data ACTION [OPTIONS]
@@ -134,7 +143,7 @@ def features_command(arguments: Sequence[str]) -> int:
             console, "if these data include test classes, scores will be too high; --saw names them"
         )
     try:
-        with Display(Console(stderr=True), "starting") as display:
+        with doubts(), Display(Console(stderr=True), "starting") as display:
             for place, (name, path) in enumerate(paths.items()):
                 index, new = write_features(
                     extractor, path, options.out / name, place=place, progress=display.show

@@ -126,7 +126,7 @@ def _of_folder(path: Path, enter: Callable[[str], bool]) -> Iterator[Member]:
         parts = Path(here).relative_to(path).parts
         above = [path.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
         kept = [f for f in folders if not (is_junk(f) or _leads_back(Path(here, f), above))]
-        folders[:] = [] if len(parts) > 8 else sorted(kept)  # a depth that no data set has
+        folders[:] = sorted(kept)
         for file in sorted(f for f in files if not is_junk(f)):
             # A backslash is a letter here, not a separator.
             name, full = _plain_name("/".join((*parts, file))), os.path.join(here, file)

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from arml.datasets.decode import Crop
+from arml.datasets.decode import LOG, Crop
 from arml.datasets.folders import (
     ImageFamily,
     Parts,
@@ -462,6 +462,10 @@ def write_features(
     """
     vectors = folder / _VECTORS_FILE
     with open_source(path) as source:
+        for remark in source.remarks:
+            LOG.warning(remark)
+        if source.left_out:
+            LOG.warning("%s: left out %d files that are not pictures", path, len(source.left_out))
         content: Json = {
             "family": family_name(path),
             "place": place,
@@ -472,7 +476,10 @@ def write_features(
             "extractor": extractor.about,
         }
         if (folder / _INDEX_FILE).exists():
-            if checksum({**_index(folder), "vectors": ""}) == checksum({**content, "vectors": ""}):
+            known, other = _index(folder), {"vectors": "", "place": place}
+            if checksum({**known, **other}) == checksum({**content, **other}):
+                if known["place"] != place:
+                    write_json(folder / _INDEX_FILE, {**known, "place": place})
                 return content, False
             raise ValueError(
                 f"{folder}: expected a new folder, or the same pictures, model and options as "

@@ -222,8 +222,8 @@ def _by_folder(
             if label in classes:
                 raise ValueError(
                     f"{path}: expected different classes in the folders train, valid and test, got "
-                    f"{label!r} in two of them: few-shot learning is tested on new classes, so "
-                    "remove it from one"
+                    f"{label!r} in two of them: training is tested on new classes, so remove "
+                    f"it from one; for `arml adapt` name {path / 'train'} or another part"
                 )
             split[part].append(label)
         classes[label].append(member)

@@ -334,7 +334,8 @@ def _checked(family: Family, path: Path, progress: Progress) -> str | None:
     if not known or path.is_dir() or path.suffix == ".csv":
         return None
     progress(f"checking {path.name}", 0, 0)
-    got, archive = digest_of(path, "md5"), known[0]
+    got = digest_of(path, "md5")
+    archive = next((one for one in known if one.name == path.name), known[0])
     if got not in (one.md5 for one in known):
         raise ValueError(
             f"{path}: expected {archive.name} as published, with MD5 {archive.md5}, got {got}; "

@@ -103,6 +103,7 @@ def grow(
     experiment.tasks.check()
     check_new_run(folder)
     with locked(folder):
+        (folder / SPLIT_FILE).unlink(missing_ok=True)  # of a call that was interrupted
         splits = _splits(teacher, experiment, place, folder)
         train, held, test = (mixture(part) for part in splits[:3])
         new = _new_families(teacher, train)

@@ -1,6 +1,7 @@
 """Photographs, which a frozen model turns into vectors, and small pictures, whose pixels a
 meta-trained learner reads."""
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -64,10 +65,12 @@ class Pictures(Inputs):
         self, learner: TaskLearner, x: object, what: str, progress: OnItem | None, bad: Bad | None
     ) -> np.ndarray:
         problem = learner.problem
-        first = x[0] if isinstance(x, list | tuple) and x else x
-        shape = getattr(first, "shape", ())
-        files = (*PICTURE_TYPES, np.ndarray) if first is not x else PICTURE_TYPES
-        if isinstance(first, files) and shape != problem.features:
+        if isinstance(x, Iterator) or getattr(getattr(x, "dtype", None), "kind", "") in ("O", "U"):
+            x = list(x)  # type: ignore[call-overload]
+        several = x if isinstance(x, list | tuple) and x else [x]
+        files = (*PICTURE_TYPES, np.ndarray) if several is x else PICTURE_TYPES
+        shapes = {getattr(one, "shape", ()) for one in several}
+        if isinstance(several[0], files) and shapes != {problem.features}:
             size, crop = frame_of(learner)
             pixels = pixels_of(x, size, crop=crop, progress=progress, bad=bad)
             return pixels if learner.extractor is None else learner.extractor(pixels)

@@ -45,6 +45,8 @@ def single_pictures(x: object) -> list[object]:
     `ValueError` for anything else."""
     if isinstance(x, str | os.PathLike) and Path(x).is_dir():
         return [*files_of([Path(x)], ExitStack())[0]]
+    if isinstance(x, str | os.PathLike) and str(x).lower().endswith(".zip"):
+        raise ValueError(f"expected pictures, got a zip, {x}: unpack it, or use `arml predict`")
     if isinstance(x, PICTURE_TYPES):
         return [x]
     shape: tuple[int, ...] = getattr(x, "shape", ())

@@ -69,7 +69,7 @@ def numbers_of(
     """The columns of the predicted numbers and, if there are enough examples for the level, of the
     ends of their intervals."""
     digits, enough = digits_of(predictor.y), predictor.is_enough(level)
-    names = ["prediction", *([f"low {level:.0%}", f"high {level:.0%}"] if enough else [])]
+    names = ["prediction", *([f"low {100 * level:g}%", f"high {100 * level:g}%"] if enough else [])]
     parts = []
     for batch in batches:
         ends = predictor.interval(batch, level) if enough else ()

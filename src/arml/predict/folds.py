@@ -5,7 +5,9 @@ are balanced over the classes. They depend on the examples but not on their orde
 of scikit-learn, which also takes a second to load.
 """
 
+import math
 from collections.abc import Iterator
+from functools import reduce
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -18,6 +20,9 @@ MAX_COMPARED_IN_PAIRS = 2_000
 """Up to this number of examples, all pairs are compared. Above it, only equal ones are found."""
 MAX_CHANCE_OF_NEIGHBOURS = 0.05
 """The expected number of pairs of unrelated rows of a table that count as copies by chance."""
+DISTINCT_BY_CHANCE = 0.9
+"""The share of the different rows that independent columns would give, from which on equal rows of
+a table count as different."""
 
 Places = Int[np.ndarray, " _"]
 Numbers = Int[np.ndarray, " n"]
@@ -115,12 +120,19 @@ def equal_rows(
     values: Float[np.ndarray, "n columns"], numbers: Bool[np.ndarray, " columns"]
 ) -> Numbers:
     """`equal_inputs` of the rows of a table; NaN is a missing cell. Rows also count as equal if
-    only their `numbers` differ, and by less than those of unrelated rows would by chance.
+    only their `numbers` differ, and by less than those of unrelated rows would by chance. Equal
+    rows count as different where independent columns of so few values give as many different rows.
 
     In d independent directions about n^2 r^d / 2 of the pairs of n rows are nearer than a share r
     of the median distance; d is the effective number of directions of the `numbers`."""
     rows = np.nan_to_num(values, nan=-1e300)
     _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    n = len(rows)
+    shares = [np.unique(column, return_counts=True)[1] / n for column in rows.T]
+    if len(first) < n and math.prod(map(len, shares)) <= n:
+        chances = reduce(np.multiply.outer, shares).ravel()
+        if len(first) > DISTINCT_BY_CHANCE * np.sum(1 - (1 - chances) ** n):
+            return np.argsort(np.lexsort(rows.T))
     known = values[np.ix_(first, numbers)]
     z = np.nan_to_num(known - np.mean(known, axis=0, where=~np.isnan(known)))
     spread = z.std(axis=0)

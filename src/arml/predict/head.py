@@ -194,6 +194,8 @@ def fit_head(
     - `left_out`: whether to choose the temperature and the bound on left-out examples.
     - `prior`: `PRIOR_EQUAL`, `PRIOR_OF_EXAMPLES`, or the share of each class, in their order.
     """
+    from scipy.special import log_softmax
+
     weight = np.ones(len(y)) if sample_weight is None else sample_weight
     counts = weight @ np.eye(ways)[y]
     natural = log_shares(rule.natural, counts)
@@ -210,12 +212,11 @@ def fit_head(
         bound = max(NOVELTY_BOUND * float(np.median(rule.apart(x, y, head))), 1e-6)
         return head._replace(temperature=rule.temperature * (1 + 1 / ways), bound=bound)
     logits, novelty, places = map(np.concatenate, zip(*found, strict=True))
-    scaled = (
-        logits[None] / rule.tried[:, None, None] + log_shares(PRIOR_OF_EXAMPLES, counts) - natural
-    )
-    top = scaled.max(axis=2, keepdims=True)
-    logs = scaled - top - np.log(np.exp(scaled - top).sum(axis=2, keepdims=True))
-    gain = logs[:, np.arange(len(places)), y[places]] @ weight[places]
+    shift, own = log_shares(PRIOR_OF_EXAMPLES, counts) - natural, y[places][:, None]
+    gain = np.zeros(len(rule.tried))
+    for i, tried in enumerate(rule.tried):  # one after another: with many classes they are large
+        logs = log_softmax(logits / tried + shift, axis=1)
+        gain[i] = np.take_along_axis(logs, own, axis=1)[:, 0] @ weight[places]
     gain -= PRIOR_PRECISION / 2 * np.square(np.log(rule.tried / rule.temperature))
     bound = max(float(np.quantile(novelty, INTERVAL_LEVEL, method="higher")), 1e-6)
     return head._replace(temperature=float(rule.tried[np.argmax(gain)]), bound=bound)

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Float
 
 from arml.core.inputs import INPUTS, Form
-from arml.datasets.archives import Member
+from arml.datasets.archives import Member, is_junk
 from arml.datasets.decode import LOG
 from arml.datasets.folders import LabelledFiles, files_of, has_suffix, open_source
 from arml.plugins.sources import Source, warn_of_change
@@ -267,11 +267,11 @@ class Inputs(Form):
             learns = asked.group is None and predictor is None
             if learns and (line := self.together(source, x)):
                 asked.tell(line)
-        self._tell_left_out(source.left_out, asked)
+        self.tell_left_out(source.left_out, asked)
         asked.tell(*source.remarks)
         if path.is_dir():
             for folder in sorted(path.glob("[!.]*/")):
-                if not any(folder.iterdir()):
+                if all(is_junk(one.name) for one in folder.iterdir()):
                     asked.tell(f"the folder {folder} is empty: it is not a class")
         return self._kept(path, source.files, x, source.labels, bad, asked)
 
@@ -309,7 +309,7 @@ class Inputs(Form):
     def queries(self, predictor: Predictor, paths: Sequence[Path], asked: Asked) -> Queries:
         """The inputs among and below these paths."""
         files, others = files_of(paths, asked.open, self.suffixes, self.many)
-        self._tell_left_out(others, asked)
+        self.tell_left_out(others, asked)
         return self._asking(predictor, [one.where for one in files], files, asked)
 
     def decisive(self, predictor: Predictor, queries: Queries) -> list[str]:
@@ -388,7 +388,7 @@ class Inputs(Form):
                 asked.shown |= {one.where: self.show(one) for one in files}
         return found
 
-    def _tell_left_out(self, others: Sequence[object], asked: Asked) -> None:
+    def tell_left_out(self, others: Sequence[object], asked: Asked) -> None:
         """Name the files of another kind to the user."""
         if others:
             n = f"{len(others)} files" if len(others) > 1 else "one file"

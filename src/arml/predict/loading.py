@@ -26,7 +26,7 @@ from arml.predict.files import (
     unpacked,
     zipped,
 )
-from arml.predict.kinds import inputs_of, untrained
+from arml.predict.kinds import Asked, inputs_of, untrained
 from arml.predict.scikit import NAMED_ESTIMATORS, predicts
 from arml.results.files import RunError, read_json
 from arml.results.folder import CONFIG_FILE
@@ -119,6 +119,7 @@ def adapt(
         with open_source(Path(x), kind.suffixes, kind.one) as source:
             for remark in source.remarks:
                 LOG.warning(remark)
+            kind.tell_left_out(source.left_out, Asked())
             found = adapt(found_learner, source.pictures, source.labels, sample_weight, **options)
             if "groups" not in options:
                 line = kind.together(source, found.x)

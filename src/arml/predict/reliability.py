@@ -267,7 +267,8 @@ class Reliability(Evaluation):
         """Which classes could not be checked."""
         if not len(self.labels):
             return []
-        missed = [str(label) for label in self.classes.tolist() if label not in self.by_class]
+        checked = self.by_class
+        missed = [str(label) for label in self.classes.tolist() if label not in checked]
         one = "group" if self.grouped else "distinct example"
         alone = "only one class could be checked, so this result says little"
         return [alone] * (len(self.classes) - len(missed) == 1) + [

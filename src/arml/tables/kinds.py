@@ -46,8 +46,15 @@ MAX_LETTERS = 40
 NUMBER_CELL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A decimal number. Python's own `float` also reads 0_5, nan and infinity."""
 CURRENCY_SIGNS = "$£¥€฿\u20a0-\u20cf"
+CURRENCY_CODES = (
+    "(?:AED|ARS|AUD|BDT|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|ISK|JPY"
+    "|KES|KRW|KWD|LKR|MAD|MXN|MYR|NGN|NOK|NZD|PEN|PHP|PKR|PLN|QAR|RON|RSD|RUB|SAR|SEK|SGD|THB|TRY"
+    "|TWD|UAH|USD|VND|ZAR)"
+)
+"""Codes of ISO 4217. Other capitals before digits may be codes of things."""
 QUANTITY_CELL = re.compile(
-    rf"(?P<sign>[+-]?) ?(?P<before>[A-Z]{{0,3}}[{CURRENCY_SIGNS}]|[A-Z]{{3}}|Rs\.?|Fr\.|kr\.?)? ?"
+    r"(?P<sign>[+-]?) ?"
+    rf"(?P<before>[A-Z]{{0,3}}[{CURRENCY_SIGNS}]|{CURRENCY_CODES}|Rs\.?|Fr\.|kr\.?)? ?"
     r"(?P<inner>[+-]?)"
     r"(?P<digits>(?:\d[\d.,' _]*)?\.?\d(?:\.(?!\w))?(?:[eE][+-]?\d+)?) ?"
     rf"(?P<after>[%‰°\"″′{CURRENCY_SIGNS}]?[^\W\d_]*(?:\^?[23²³])?(?:[/·][^\W\d_]+(?:\^?[23²³])?)*)\.?"
@@ -257,6 +264,8 @@ class Time(Column, frozen=True, tag="time"):
     """Times of the day and durations, in hours: 14:30, 2:05 pm, 1 h 30 min, PT1H30M."""
 
     kind = "time"
+    minutes: bool = False
+    """Whether 4:12 is minutes and seconds, because the column also has 4:12.5."""
 
     @classmethod
     def ways(cls, name: str, cells: Cells, origin: Origin) -> Sequence["Column"]:
@@ -271,19 +280,24 @@ class Time(Column, frozen=True, tag="time"):
                 f"{origin.where}: {short[0]!r} in column {name!r} may be hours and minutes, or "
                 f"minutes and seconds beside {long[0]!r}: write 0:{short[0]} or {short[0]}:00"
             )
-        return found[:1]
+        minutes = any(re.fullmatch(r"-?\d+:[0-5]\d\.\d+", text) for text in texts)
+        return [cls(name, way.example, minutes) for way in found[:1]]
 
     def one(self, cell: AnyCell) -> float | None:
         if not isinstance(cell, str | datetime.time) or len(text := str(cell)) > MAX_LETTERS:
             return None
         text = re.sub(r"(?<=\d) ?h ?(?=[0-5]\d$)", ":", tidy(text).casefold())  # 14h30
+        if days := re.fullmatch(r"-(\d+) days?(?:, ?| \+ ?)(\d.*)", text):  # as Python writes them
+            rest = self.one(days[2])
+            return None if rest is None else rest - 24 * int(days[1])
         if text[:1] == "-":
             value = self.one(text[1:])
             return None if value is None else -value
         match = TIME_CELL.fullmatch(text)
         if match and (match[3] or match[5]):
             day, hour, minute, second = (float(match[k] or 0) for k in range(1, 5))
-            if "." in (match[3] or ""):
+            alone = not (match[1] or match[4] or match[5])
+            if "." in (match[3] or "") or (self.minutes and alone):
                 return (hour + minute / 60) / 60
             hour = hour % 12 + 12 * (match[5] == "p") if match[5] else hour
             return 24 * day + hour + minute / 60 + second / 3600
@@ -363,6 +377,8 @@ class Category(Column, frozen=True, tag="category"):
         """See `Column`. A text that means "missing" is a value if it is one of the examples'."""
         place = {text: float(i) for i, text in enumerate(self.texts)}
         texts = [text_of(c) if isinstance(c, str) or not missing(c) else "" for c in cells]
+        # A program that met an empty cell writes 1.0 for 1.
+        texts = [t if t in place else re.sub(r"(?<=\d)\.0+$", "", t) for t in texts]
         values = np.array([place.get(text, math.nan) for text in texts])
         odd = [i for i, text in enumerate(texts) if text not in place and not missing(cells[i])]
         values[odd] = math.nan if self.ordered else -1
@@ -486,9 +502,12 @@ def _category(
         why = f"has {forms[near[0]]}, such as {near[0]!r}"
     elif odd and len(odd) < len(counts):
         why = f"has texts among its numbers, such as {odd[0]!r}"
+    many = len(counts) > max(ALLOWED_LEVELS, n / 2)
+    if name in origin.keep and many and not why and Text.suits(counts):
+        return Text(name), []
     if len(counts) > 1 and name not in origin.keep:
         spaced = len(counts) == n and sum(" " in text for text in counts) > n / 2
-        if spaced or len(counts) > (n / 2 if why else max(ALLOWED_LEVELS, n / 2)):
+        if spaced or (len(counts) > n / 2 if why else many):
             if not why and Text.suits(counts):
                 return Text(name), []
             raise UnusedColumn((why or "texts that differ in nearly every row") + KEEP_HINT)

@@ -85,6 +85,7 @@ from arml.tables.columns import (
 )
 from arml.tables.kinds import (
     ALLOWED_LEVELS,
+    AnyCell,
     AnyColumn,
     Cells,
     Dates,
@@ -782,8 +783,15 @@ def _groups(
             f"{where}: no group in column {name!r} of row {rows}: "
             "fill the cells, or give --fill-down (fill_down=True) if they continue the row above"
         )
-    last = np.maximum.accumulate([0 if i in {*gaps} else i for i in range(len(cells))])
-    return [text_of(cells[i]) for i in last]
+    return [text_of(cell) for cell in _filled_down(cells)]
+
+
+def _filled_down(cells: Cells) -> list[AnyCell]:
+    """The cells of a column of groups; an empty one becomes the one above."""
+    filled: list[AnyCell] = []
+    for cell in cells:
+        filled.append(filled[-1] if filled and no_group(cell) else cell)
+    return filled
 
 
 def _times(
@@ -817,6 +825,9 @@ def learned_table(
     """
     assert isinstance(learner, FewShotLearner)
     regression, where = learner.problem.kind == "regression", sheet.where
+    group = normal(str(options.get("groups")))
+    if options.get("fill_down") and group in sheet.cells:  # also from rows that are no examples
+        sheet = sheet._replace(cells={**sheet.cells, group: _filled_down(sheet.cells[group])})
     y: Any
     y, known, unknown = sheet.answered(target, regression)
     name, remarks = normal(str(target)), list[str]()

@@ -1,7 +1,7 @@
 // A predictor in a page: onnxruntime's WebAssembly runs the model in model.js.
 "use strict";
 (async () => {
-  const LARGEST = 512; // the largest height or width in pixels; the model averages them to its own size
+  const LARGEST = 512; // the most pixels of the shorter side; the model averages them to its own size
   const model = window.ARML_MODEL;
   const element = (name) => document.getElementById(name);
   const say = (text, bad = false) => {
@@ -89,7 +89,7 @@
 
   /** The same for anything that a canvas can draw. */
   function look(source, width, height) {
-    const scale = Math.min(1, LARGEST / Math.max(width, height));
+    const scale = Math.min(1, LARGEST / Math.min(width, height));
     const canvas = document.createElement("canvas");
     canvas.width = Math.max(1, Math.round(width * scale));
     canvas.height = Math.max(1, Math.round(height * scale));

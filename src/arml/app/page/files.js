@@ -114,7 +114,7 @@ async function takePictures(take) {
   dialog.onclose = () => stream?.getTracks().forEach((track) => track.stop());
 }
 
-/** A picture as base64, at most `side` pixels high and wide. Throws an Error with the file name for any other file. */
+/** A picture as base64; its shorter side has at most `side` pixels. Throws an Error with the file name for any other file. */
 export async function prepared(file, side) {
   if (/hei[cf]/i.test(file.type) || /\.hei[cf]$/i.test(file.name))
     throw new Error(`${file.name}: HEIC pictures cannot be read here: save it as JPEG or PNG`);
@@ -125,7 +125,7 @@ export async function prepared(file, side) {
   } catch {
     throw new Error(`${file.name}: expected a picture (PNG, JPEG, WebP, GIF, BMP or TIFF), got something else`);
   }
-  const scale = Math.min(1, side / Math.max(picture.width, picture.height));
+  const scale = Math.min(1, side / Math.min(picture.width, picture.height));
   if (scale === 1 && SENT.test(file.type)) return asBase64(file);
   return asBase64(await drawn(picture, picture.width, picture.height, scale));
 }
