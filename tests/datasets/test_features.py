@@ -25,6 +25,7 @@ from arml.datasets.features import (
 )
 from arml.predict.onnx import ANY_PICTURES, vectors_of, write
 from arml.report.tables import make_rows
+from arml.results.files import read_json
 from arml.results.folder import read_result
 from arml.tasks.options import FoldersOptions, VectorsOptions
 
@@ -311,6 +312,8 @@ def test_features_are_made_once_and_altered_ones_are_refused(pictures, tiny, tmp
         load_features([folder])
     assert write_features(extractor, pictures[0], folder)[1]
     assert not write_features(extractor, pictures[0], folder)[1]
+    assert not write_features(extractor, pictures[0], folder, place=1)[1]
+    assert read_json(folder / "features.json")["place"] == 1
     with pytest.raises(ValueError, match="got features of others"):
         write_features(Extractor(tiny, size=16), pictures[0], folder)
     path = folder / "vectors.npy"

@@ -527,3 +527,57 @@ def test_the_rarest_of_many_categories_have_no_column():
     assert encode.total == MAX_LEVELS
     kept = [schema.columns[0].texts[level] for level in encode.level]
     assert kept == sorted(f"level {i}" for i in range(MAX_LEVELS))
+
+
+def test_minutes_with_and_without_a_fraction_are_alike():
+    said, values, _ = parsed(["1:02.5", "1:03", "0:59.8", "-0:30", "2:00.0", "1:10"])
+    assert said.startswith("time")
+    np.testing.assert_allclose(values * 3600, [62.5, 63, 59.8, -30, 120, 70])
+    # A whole column of them stays hours and minutes.
+    np.testing.assert_allclose(parsed(["1:02", "1:03", "0:59", "2:00"])[1][:2] * 60, [62, 63])
+
+
+def test_negative_durations_are_read_as_python_and_pandas_write_them():
+    hours = datetime.timedelta(hours=1)
+    cells = [
+        str(-hours),
+        str(2 * hours),
+        str(-30 * hours),
+        "-1 days +22:30:00",
+        "-2:00:00",
+        "3:00:00",
+    ]
+    np.testing.assert_allclose(parsed(cells)[1], [-1, 2, -30, -1.5, -2, 3])
+
+
+def test_codes_are_no_amounts_and_whole_numbers_no_other_codes():
+    schema = schema_of({"c": ["MAT101", "MAT202"] * 8, "x": [*range(16)]})
+    assert schema.columns[0].kind == "category"
+    assert parsed(["EUR 5", "EUR12.50", "EUR 7", "EUR 8"])[0].startswith("number")
+    declared = schema_of(as_table(pd.DataFrame({"c": pd.Categorical([*"1213"]), "x": range(4)})))
+    assert declared.parse({"c": ["1.0", "2.0", "3"], "x": [0, 1, 2]})[:, 0].tolist() == [0, 1, 2]
+
+
+def test_kept_texts_keep_their_words():
+    words = [
+        "the",
+        "parcel",
+        "was",
+        "late",
+        "and",
+        "the",
+        "box",
+        "was",
+        "open",
+        "but",
+        "the",
+        "seller",
+        "was",
+        "kind",
+        "to",
+        "me",
+    ]
+    notes = [" ".join(RNG.permutation(words)[:9]) for _ in range(30)]
+    for keep in ((), ("note",)):
+        table = {"note": notes, "x": [i * i for i in range(30)]}
+        assert schema_of(table, keep=keep).columns[0].kind == "text"

@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 from scipy.special import stdtrit
 from sklearn.ensemble import BaggingClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 import arml
+from arml.predict.folds import equal_rows
 from arml.predict.reliability import ALWAYS_THE_MEAN
 from arml.tables.predictor import MOST_ROWS, TablePredictor, widening
 
@@ -512,3 +514,26 @@ def test_a_table_of_queries_without_rows_is_refused(command):
     pd.DataFrame({"a": np.zeros(0)}).to_parquet("empty.parquet")
     words = "adapt tables --support t.csv --target kind --no-reliability --query empty.parquet"
     assert "no rows to predict" in command(words, code=2)[1]
+
+
+def test_rows_that_are_equal_by_chance_are_no_copies():
+    """Of a form with few answers, new rows are like old ones; rows of people are not."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(k, size=200) for k in (3, 3, 2))
+    values = np.stack([a, b, c], axis=1).astype(float)
+    nothing = np.zeros(3, bool)
+    assert len({*equal_rows(values, nothing)}) == 200
+    people = np.stack([np.arange(24) % 24, np.arange(24) % 2], axis=1).astype(float)
+    assert len({*equal_rows(np.tile(people, (5, 1)), nothing[:2])}) == 24
+    x = {"a": a.astype(str), "b": b.astype(str), "c": c.astype(str)}
+    found = arml.adapt(DecisionTreeClassifier(), x, np.where(a == b, "u", np.where(c, "v", "w")))
+    assert found.reliability().accuracy == 1
+
+
+def test_rows_that_are_no_examples_also_begin_a_group(command):
+    rows = ["person,x,kind"]
+    for i, name in enumerate(["ann", "bob", "cat", "dan"]):
+        rows += [f"{name},{i},{'' if i % 2 else 'u'}", f",{i + 9},v", f",{i + 5},u"]
+    Path("t.csv").write_text("\n".join(rows) + "\n")
+    words = "adapt tables --support t.csv --target kind --group person --fill-down"
+    assert "in 4 groups" in command(words)[1]
