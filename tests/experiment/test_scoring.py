@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.optimize import minimize
 
 import arml
@@ -206,3 +207,25 @@ def test_tasks_that_a_learner_was_not_made_for_are_one_line():
     ):
         with pytest.raises(ValueError, match=one_line("4 classes are more|are 4-output class")):
             use()
+
+
+def test_options_of_training_tasks_do_not_limit_the_shape_of_others(tmp_path):
+    path = drawn(tmp_path / "pics")
+    made = recipe("folders/protonet")
+    tasks = replace(made.tasks, data=(str(path),), ways=2, shots=2, queries=1, size=16)
+    tasks = replace(tasks, mixed_shots=True, train_ways=3)
+    few = {"steps": 2, "interval": 1, "validate_every": 2, "validation_tasks": 2, "batch": 2}
+    run = arml.run(replace(made, tasks=tasks), tmp_path / "run", **few)
+    assert len(arml.evaluate(run, n=4, shots=1)) == 4
+
+
+def drawn(folder):
+    """Noise of 16 classes."""
+    draw = np.random.default_rng(0)
+    for i in range(16):
+        (folder / f"c{i}").mkdir(parents=True)
+        for j in range(5):
+            Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).save(
+                folder / f"c{i}" / f"{j}.png"
+            )
+    return folder

@@ -124,6 +124,19 @@ def test_a_run_that_diverged_is_shown_not_dropped() -> None:
     assert "| regression2d/maml | not finite |" in text_of(rows)
 
 
+def test_seeds_that_validation_chose_at_different_steps_are_one_row() -> None:
+    best = "the best of 3 validation scores, at step {}"
+    runs = [result(seed=i, steps=n, chosen=best.format(n)) for i, n in enumerate((15, 35))]
+    (row,) = make_rows(runs)
+    assert "15 to 35 steps" in text_of([row])
+
+
+def test_seeds_that_were_scored_on_different_tasks_are_refused() -> None:
+    assert len(make_rows([result(seed=0, tasks="a"), result(seed=1, tasks="a")])) == 1
+    with pytest.raises(RunError, match="different tasks, because their data differ"):
+        make_rows([result(seed=0, tasks="a"), result(seed=1, tasks="b")])
+
+
 def test_the_same_seed_twice_is_refused() -> None:
     with pytest.raises(RunError, match="expected one result for each seed of regression2d/maml"):
         make_rows([result(), result()])

@@ -14,7 +14,7 @@ from arml.experiment.contract import same
 from arml.experiment.options import REGISTRIES
 from arml.experiment.running import Run
 from arml.nn.networks import MLPOptions
-from arml.training.fit import OuterOptions
+from arml.training.fit import FitOptions, OuterOptions, intervals, start
 from experiment.waves import Waves
 from small import close, experiment
 
@@ -253,3 +253,63 @@ def test_a_bar_is_shown_where_it_is_asked_for(capsys):
     assert capsys.readouterr().err == ""
     arml.fit(build(), TASKS, steps=5, progress=True, **SMALL)
     assert "100%" in capsys.readouterr().err
+
+
+def test_a_best_learner_is_one_that_was_scored(fitted):
+    some = {"steps": 40, "validation": TASKS, "keep": "best"}
+    early = arml.fit(build(), TASKS, **{**SMALL, **some}, callbacks=[lambda at: at.step >= 5])
+    same(early.learner, early.state.learner)
+    # A training that kept the last learner has lost the better ones before it.
+    history = [{**row} for row in fitted.history]
+    history[1]["validation"] = 0.0
+    after = arml.fit(dataclasses.replace(fitted, history=tuple(history)), TASKS, **some)
+    assert "the best of 2 validation scores, at step" in after.chosen
+    assert int(after.chosen.rpartition(" ")[2]) > 20
+
+
+def test_an_interval_that_was_interrupted_is_scored_as_a_whole_one(monkeypatch):
+    """With slow steps an interval may end early, and the rest of it is an interval of its own."""
+    given = {"batch": 4, "interval": 20, "validate_every": 30, "validation_tasks": 8}
+    monkeypatch.setattr("arml.training.fit.SLOW_STEP_SECONDS", 0.0)
+    learner = arml.build("maml", TASKS, network=MLPOptions(hidden=(8,)))
+    options = FitOptions(steps=60, scan=False, outer=OuterOptions(), **given)
+    steps = []
+    state = start(learner, OuterOptions().build(60))
+    for _ in range(3):  # an interruption at 33
+        for moment in intervals(
+            options, state, TASKS, TASKS, key=jax.random.key(0), each=lambda step, _: step == 33
+        ):
+            state = moment.state
+            if "validation" in moment.record:
+                steps.append(moment.step)
+            if moment.step == 33:
+                break
+    assert steps == [40, 60]
+
+
+def test_a_saved_learner_names_the_options_of_its_training(tmp_path):
+    outer = OuterOptions(outer_rate=0.05, clip=1.0)
+    arml.fit(build(), TASKS, steps=4, batch=3, interval=2, outer=outer).save(tmp_path / "kept")
+    made = arml.load(tmp_path / "kept").experiment
+    assert (made.outer, made.batch, made.steps) == (outer, 3, 4)
+
+
+def test_tasks_whose_attribute_changed_are_other_tasks():
+    class Lines:
+        problem, families = arml.Problem("regression", (1,), 1, 4, 4), ("lines",)
+
+        def __init__(self, scale):
+            self.scale = scale
+
+        def sample(self, key):
+            x = jax.random.normal(key, (8, 1))
+            y = self.scale * x
+            zero = jnp.zeros((), jnp.int32)
+            return arml.Task(arml.Examples(x[:4], y[:4]), arml.Examples(x[4:], y[4:]), zero)
+
+    tasks = Lines(1.0)
+    learner = arml.build("maml", tasks, network=MLPOptions(hidden=(8,)))
+    first = arml.evaluate(learner, tasks, 8)
+    tasks.scale = 10.0
+    second, fresh = (arml.evaluate(learner, one, 8) for one in (tasks, Lines(10.0)))
+    assert second.mean == fresh.mean != first.mean

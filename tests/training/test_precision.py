@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import arml
+from arml.experiment.contract import Blobs
 from arml.nn.networks import MLPOptions
 from arml.tasks.functions import functions_2d
 
@@ -28,3 +29,15 @@ def test_a_recipe_learns_in_bfloat16(method):
     assert losses != [record["loss"] for record in exact.history]
     trained = jax.tree.leaves(eqx.filter(half.learner, eqx.is_inexact_array))
     assert {a.dtype for a in trained} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("r2d2", "regression"), ("r2d2", "classification"), ("tapnet", "classification")],
+)
+def test_methods_that_solve_systems_train_in_bfloat16(method, kind):
+    tasks = TASKS if kind == "regression" else Blobs(arml.Problem(kind, (4,), 3, 2, 4))
+    with jax.numpy_dtype_promotion("standard"):
+        learner = arml.build(method, tasks, network=MLPOptions(hidden=(8,)))
+        fitted = arml.fit(learner, tasks, steps=4, batch=2, interval=2, precision="bfloat16")
+    assert np.isfinite(fitted.history[-1]["loss"])

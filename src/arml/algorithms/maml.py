@@ -76,7 +76,7 @@ class MAMLOptions(InnerOptions):
     """MAML++: learn a rate for each array and inner step; each starts at inner_rate."""
     multi_step: Steps = 0
     """MAML++: outer steps during which the query loss after each inner step counts, with a weight
-    that falls; 0 to count only the last."""
+    that falls; 0 to count only the last. It does not follow the length of a training."""
 
     def check(self) -> None:
         super().check()

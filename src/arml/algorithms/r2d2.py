@@ -52,7 +52,8 @@ class R2D2(Embedded):
         if self.log_scale is None:
             head = ridge(features, support.y, strength)  # Eq. (4), (5)
             return Adapted(lambda x: head(embed(x)))
-        scale, member = jnp.exp(self.log_scale), jax.nn.one_hot(support.y, self.problem.outputs)
+        scale, kind = jnp.exp(self.log_scale), features.dtype
+        member = jax.nn.one_hot(support.y, self.problem.outputs, dtype=kind)
         head = ridge(features, member, strength)  # Eq. (4), (5)
         present = jnp.any(member > 0, axis=0)
         return Adapted(lambda x: mask_absent(present, scale * head(embed(x))))  # Eq. (6)

@@ -32,6 +32,7 @@ from arml.core.checks import classes_only
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples, Problem, Task
 from arml.core.learner import Adapted, Network
+from arml.core.losses import single
 from arml.nn.heads import Embedded, class_means, mask_absent, squared_distances, units
 from arml.nn.networks import Body, with_body
 
@@ -109,7 +110,8 @@ def projection(errors: Vectors, present: Present) -> Callable[[Array], Float[Arr
     # Column k of Q depends on the rows up to k only: absent classes go last, so that their columns
     # can be left out.
     ordered = jax.lax.stop_gradient(errors)[jnp.argsort(~present)]
-    basis = jax.lax.stop_gradient(unbatched(jnp.linalg.qr)(ordered.T)[0])
+    basis = jax.lax.stop_gradient(unbatched(jnp.linalg.qr)(single(ordered.T))[0])
+    basis = basis.astype(errors.dtype)
     basis = jnp.where(jnp.arange(len(errors)) < jnp.sum(present), basis, 0)
     return lambda x: x - (x @ basis) @ basis.T
 

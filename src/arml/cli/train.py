@@ -21,7 +21,7 @@ from arml.results.machine import cores
 from arml.training import checkpoint
 from arml.training.devices import mesh_of, own_cores, sharing
 from arml.training.distributed import Processes, ending, is_first, of_all
-from arml.training.fit import SCORING_STAGE
+from arml.training.fit import SCORING_STAGE, best_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def _train(
     done = checkpoint.latest(place) == experiment.steps
     if done and checkpoint.is_sound(place, experiment.steps):
         say(console, f"already trained for {experiment.steps:,} steps: nothing is left to do")
-        if last := _last_scored(folder):
+        if last := _scored(folder, experiment):
             say(console, f"step {last['step']:,}: {time_in_words(experiment, last)}")
         _print_end(console, folder)
         return 0
@@ -226,7 +226,8 @@ def _train_seeds(
     if stop():
         say(console, f"stopped and saved; to resume: {again}")
         return EXIT_INTERRUPTED
-    records = {s: _last_scored(folder / f"seed-{s}") for s in seeds if s not in failed}
+    done = [seed for seed in seeds if seed not in failed]
+    records = {seed: _scored(folder / f"seed-{seed}", experiment) for seed in done}
     scored = {seed: record for seed, record in records.items() if record is not None}
     for seed, record in scored.items():
         say(console, f"seed-{seed}: {time_in_words(experiment, record)}")
@@ -251,10 +252,12 @@ def _print_end(console: Console, folder: Path) -> None:
     )
 
 
-def _last_scored(folder: Path) -> Json | None:
-    """The last record of a training with a validation score."""
-    records = reversed(read_metrics(folder / "metrics.jsonl"))
-    return next((record for record in records if "validation" in record), None)
+def _scored(folder: Path, experiment: Experiment) -> Json | None:
+    """The record with the validation score of the learner that a training kept."""
+    records = [r for r in read_metrics(folder / "metrics.jsonl") if "validation" in r]
+    best, _ = best_of(records, falls=metric_of(experiment.tasks) != "accuracy")
+    kept = [r for r in records if r["step"] == best] if experiment.keep == "best" else []
+    return next(reversed(kept or records), None)
 
 
 def time_in_words(experiment: Experiment, record: JsonView) -> str:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from arml.core.episodes import Problem
 
 
-def _single(x: Float[Array, "*any"]) -> Float[Array, "*any"]:
+def single(x: Float[Array, "*any"]) -> Float[Array, "*any"]:
     """In 32 bits if `x` has fewer: a sum of squares or of exponentials needs them."""
     return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
@@ -28,12 +28,12 @@ def mse(predictions: Float[Array, "n targets"], y: Float[Array, "n targets"]) ->
             f"expected predictions of shape {y.shape}, as the targets, got {predictions.shape}: "
             "change the network, or the function that adapt returns"
         )
-    return jnp.mean(jnp.square(_single(predictions) - _single(y)))
+    return jnp.mean(jnp.square(single(predictions) - single(y)))
 
 
 def cross_entropy(logits: Float[Array, "n ways"], y: Int[Array, " n"]) -> Float[Array, ""]:
     """Mean cross-entropy of integer classes, in nats."""
-    picked = jnp.take_along_axis(jax.nn.log_softmax(_single(logits)), y[:, None], axis=-1)
+    picked = jnp.take_along_axis(jax.nn.log_softmax(single(logits)), y[:, None], axis=-1)
     return -jnp.mean(picked)
 
 

@@ -1,5 +1,6 @@
 """Tasks of users: they are checked, and cast to the types that the library needs."""
 
+import contextlib
 import warnings
 import weakref
 
@@ -14,16 +15,25 @@ from arml.plugins.identity import identity_of
 
 
 class _Static:
-    """Wraps an object whose contents JAX must not read; equal only to a wrapper of the same one."""
+    """Wraps an object whose contents JAX must not read. It is equal only to a wrapper of the same
+    object, made while its attributes were the same."""
 
     def __init__(self, value: object) -> None:
-        self.value = value
+        self.value, self.content = value, _content_of(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and self.value is other.value
+        same = isinstance(other, _Static) and self.value is other.value
+        return same and self.content == other.content  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return hash((id(self.value), self.content))
+
+
+def _content_of(value: object) -> str:
+    """The identity of an object's content; empty if it cannot be told."""
+    with contextlib.suppress(ValueError):
+        return identity_of(value)
+    return ""
 
 
 class _CheckedTasks(TaskDistribution):
@@ -96,6 +106,9 @@ def as_tasks(tasks: Tasks) -> TaskDistribution:
             f"got {type(problem).__name__} and {len(families)}: define both"
         )
     known = _checked.get(id(tasks))
+    source = getattr(known, "source", None)
+    if isinstance(source, _Static) and source != _Static(tasks):
+        known = None  # an attribute has changed
     if known is not None and (known.problem, (*known.families,)) == (problem, families):
         return known
     # The arrays of a pytree become arguments of a compiled program; any other object is held whole.

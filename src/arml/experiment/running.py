@@ -536,7 +536,11 @@ class Run:
     @property
     def seconds(self) -> float:
         """The duration of the training in seconds."""
-        return float(self._restored.seconds)
+        if self.step == self.last:
+            return float(self._restored.seconds)
+        blank = like(self.experiment, self.problem)
+        newest = checkpoint.restore(self.folder / CHECKPOINTS_FOLDER, self.last, blank)
+        return float(newest.seconds)
 
     @cached_property
     def splits(self) -> Splits:

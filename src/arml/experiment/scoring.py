@@ -166,7 +166,11 @@ def evaluate_run(
         run, learner = Run(run.folder), run.learner  # with its own tasks
         _known(shape, run.experiment.tasks, f"the tasks of {run.experiment.recipe}")
         learner = widened(learner, run.experiment, run.problem, shape.get("ways", 0))
-        run.experiment = replace(run.experiment, tasks=replace(run.experiment.tasks, **shape))
+        own = run.experiment.tasks
+        # These are about training tasks, and may not suit the new shape.
+        off = {"mixed_shots": False, "train_ways": 0, "augment": False}
+        off = {name: value for name, value in off.items() if hasattr(own, name)}
+        run.experiment = replace(run.experiment, tasks=replace(own, **off, **shape))
         run.experiment.check()
     else:
         learner = run.learner
@@ -208,6 +212,7 @@ def evaluate_run(
         weights=run.config.get("weights"),
         shared=scores.shared,
         chosen=run.chosen,
+        tasks=scores.tasks,
     )
     if simple:
         result["simple"] = simple_scores(

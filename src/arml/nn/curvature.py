@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from arml.core.compilation import unbatched
+from arml.core.losses import single
 from arml.nn import networks
 from arml.nn.convolution import patches
 from arml.nn.networks import BaseNetwork, Conv2d, Linear, Statistics
@@ -143,5 +144,6 @@ def _eigenvalues(matrix: Float[Array, "d d"]) -> Float[Array, " d"]:
     """The eigenvalues of a positive semi-definite matrix. Their first derivative is that of v^T M v
     with v held fixed, which is finite even where eigenvalues coincide."""
     held = jax.lax.stop_gradient(matrix)
-    vectors = jax.lax.stop_gradient(unbatched(jnp.linalg.eigh)(held)[1])
+    vectors = jax.lax.stop_gradient(unbatched(jnp.linalg.eigh)(single(held))[1])
+    vectors = vectors.astype(matrix.dtype)
     return jnp.maximum(jnp.sum(vectors * (matrix @ vectors), axis=0), 0.0)

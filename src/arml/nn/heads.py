@@ -37,6 +37,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 from arml.core.compilation import unbatched
 from arml.core.episodes import Examples
 from arml.core.learner import Embedding, Learner
+from arml.core.losses import single
 from arml.nn.networks import BaseNetwork, Body, Linear
 
 ABSENT_LOGIT = -1e9
@@ -176,8 +177,8 @@ def solved(
     matrix: Float[Array, "d d"], right: Float[Array, "d k"]
 ) -> tuple[Float[Array, "d k"], Float[Array, ""]]:
     """The solution X of A X = B for a positive definite A, and the logarithm of A's determinant."""
-    solution, volume, _ = _factored(matrix, right)
-    return solution, volume
+    solution, volume, _ = _factored(single(matrix), single(right))
+    return solution.astype(right.dtype), volume.astype(right.dtype)
 
 
 @jax.custom_jvp

@@ -64,7 +64,7 @@ from arml.results.files import Json, JsonView, RunError, brief, read_arrays, rea
 from arml.results.folder import CONFIG_FILE
 from arml.training.checkpoint import filled, named
 from arml.training.evaluate import concatenated, looks
-from arml.training.fit import Fitted
+from arml.training.fit import Fitted, Given
 from arml.training.provenance import provenance
 
 _QUERIES_AT_ONCE = 64
@@ -147,7 +147,10 @@ class FewShotLearner(TaskLearner):
                 own = what.learner, what.problem, what.experiment, what.families
                 return cls(*own, trained=trained, frozen=what.inputs)
             case Fitted(learner=learner, problem=problem):
-                origin, known = learner.origin, {"seed": what.seed, "steps": what.step}
+                known: Json = {**vars(what.options), "seed": what.seed, "steps": what.step}
+                if isinstance(what.options.outer, Given):
+                    del known["outer"]
+                origin = learner.origin
                 made = dataclasses.replace(origin.experiment, **known) if origin else None
                 return cls(learner, problem, made, trained={"step": what.step})
             case MetaLearner() if what.origin is not None:

@@ -196,10 +196,11 @@ def make_rows(results: Iterable[Result]) -> list[Row]:
     """Group results by recipe over seeds, worst mean first. Results of one recipe are one row only
     if they share everything that a score depends on. **Raises** `RunError` for two results of the
     same seed in one row."""
-    keys = ("recipe", "split", "metric", "protocol", "steps", "inner_steps", "parameters")
+    keys = ("recipe", "split", "metric", "protocol", "inner_steps", "parameters")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for run in results:
-        alike = (*(run.get(key) for key in keys), run.get("options"), run["score"]["n"])
+        steps = None if _is_validated(run) else run["steps"]
+        alike = (*(run.get(key) for key in keys), steps, run.get("options"), run["score"]["n"])
         groups.setdefault((*alike, tuple(run["families"])), []).append(run)
     rows = []
     for runs in groups.values():
@@ -210,12 +211,29 @@ def make_rows(results: Iterable[Result]) -> list[Row]:
                 f"expected one result for each seed of {recipe} with {runs[0]['steps']} steps, "
                 f"got seeds {', '.join(map(str, seeds))}; leave one of the equal ones out"
             )
+        if len({digest for run in runs if (digest := run.get("tasks"))}) > 1:
+            raise RunError(
+                f"the runs of {recipe} with seeds {', '.join(map(str, seeds))} were scored on "
+                "different tasks, because their data differ: report them apart"
+            )
         rows.append(Row(recipe, tuple(runs)))
 
     signs = {"mse": -1, "accuracy": 1}
     return sorted(
         rows, key=lambda r: (r.mean is not None, signs[r.metric] * (r.mean or 0.0), r.recipe)
     )
+
+
+def _is_validated(run: Result) -> bool:
+    """Whether validation scores decided at which step the learner of a run was saved."""
+    chosen = run.get("chosen", "")
+    return chosen.startswith("the best of") or "; the training ended after" in chosen
+
+
+def _steps_of(row: Row) -> str:
+    """The steps of a row's trainings, in words."""
+    few, most = (f"{pick(run['steps'] for run in row.runs):,}" for pick in (min, max))
+    return f"{few} steps" if few == most else f"{few} to {most} steps"
 
 
 def comparable(rows: Iterable[Row]) -> list[list[Row]]:
@@ -255,7 +273,7 @@ def labels(rows: Sequence[Row]) -> list[str]:
     """Names for the rows: the recipe, with its steps or its options if it occurs more than once."""
     recipes, names = [row.recipe for row in rows], []
     for row in rows:
-        detail = f" ({row.first['steps']:,} steps, {row.first['inner_steps']} inner)"
+        detail = f" ({_steps_of(row)}, {row.first['inner_steps']} inner)"
         names.append(row.recipe + detail * (recipes.count(row.recipe) > 1))
     return [
         f"{name} [options {row.first.get('options')}]" if names.count(name) > 1 else name
@@ -299,7 +317,7 @@ def table_of(rows: Sequence[Row], beside: Mapping[str, Sequence[str]] | None = N
             texts = [interval(row.mean, row.ci95, metric)]
         texts += [*beside.get(name, ()), *map(row.family, families)]
         seconds = duration(fmean(run["seconds"] for run in row.runs))
-        texts += [f"{row.first['steps']:,} steps, {seconds}"]
+        texts += [f"{_steps_of(row)}, {seconds}"]
         kinds = ("score", *[""] * (len(texts) - 1))
         lines.append(Line(name, tuple(map(Cell, texts, kinds))))
     if (floor := floor_of(rows)) is not None:

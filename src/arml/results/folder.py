@@ -31,10 +31,11 @@ CONFIG_FILE = "config.json"
 class Result(TypedDict):
     """`result.json`. `seconds` is the training time; `floor` the best score that is possible.
     `commit`, `versions` and `device` are those of the scoring, `trained` has those of the training.
-    `chosen` is the rule that chose the learner. `shared`: the tasks are drawn from the training
-    distribution. `options` is the same for runs that differ only in their seed. `inputs` names the
-    frozen model that made the features. `simple` has the scores of simple classifiers, `weights`
-    the file of the weights that the network began with, and its digest."""
+    `chosen` is the rule that chose the learner, `tasks` the digest of the tasks. `shared`: the
+    tasks are drawn from the training distribution. `options` is the same for runs that differ only
+    in their seed. `inputs` names the frozen model that made the features. `simple` has the scores
+    of simple classifiers, `weights` the file of the weights that the network began with, and its
+    digest."""
 
     recipe: Text
     seed: Count
@@ -58,6 +59,7 @@ class Result(TypedDict):
     simple: NotRequired[dict[Text, Score]]
     shared: NotRequired[bool]
     chosen: NotRequired[Text]
+    tasks: NotRequired[Text]
 
 
 class Configuration(TypedDict):

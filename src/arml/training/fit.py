@@ -579,7 +579,9 @@ def intervals(
                 stopped = each(done, float(np.mean(np.concatenate(losses)))) is True
         record: dict[str, float | None] = {"loss": float(np.mean(np.concatenate(losses)))}
         every = options.validate_every
-        due = done == options.steps or done // every > begun // every
+        # The interval may be the rest of one that was interrupted.
+        whole = done == end and done // every > (begun - begun % options.interval) // every
+        due = done == options.steps or whole
         if validation is not None and due:
             scoring(0, options.validation_tasks)
             score = score_tasks(
@@ -772,17 +774,21 @@ def _collected(
     """Follow the loop to the last step or an early end. **Returns** the result of `fit`."""
     state, history, best = begun.state, [*begun.history], begun.learner
     falls = score_of(tasks.problem)[0] == "mse"
+    # A training that kept its last learner has no other one to return to.
+    first = 0 if begun.options.keep == options.keep else len(history)
     for moment in loop:
         state = moment.state
         history.append({"step": moment.step, **moment.record})
         update(moment.step, f"loss {moment.record['loss']:.4g}")
-        best_step, later = best_of(history, falls=falls)
+        best_step, later = best_of(history[first:], falls=falls)
         if options.keep == "best" and best_step == moment.step:
             best = moment.learner
-        if ends(callbacks, moment) or 0 < options.patience <= later:
+        over = "validation" in moment.record and 0 < options.patience <= later
+        if ends(callbacks, moment) or over:
             break
-    learner = best if options.keep == "best" else state.learner
-    rule = options.chosen(history, int(state.step), falls=falls)
+    known = best_of(history[first:], falls=falls)[0] > 0
+    learner = best if options.keep == "best" and known else state.learner
+    rule = options.chosen(history[first:], int(state.step), falls=falls)
     return Fitted(learner, tuple(history), state, options, begun.seed, tasks.problem, tasks, rule)
 
 
