@@ -367,7 +367,7 @@ def test_the_page_in_a_browser(site, browsed, tmp_path):
         struct.unpack(">I", base64.b64decode(picture["data"])[16:20])[0]
         for picture in json.loads(sent.value.post_data or "")["queries"]
     ]
-    assert widths == [256, 1]
+    assert widths == [307, 1]  # its height is 256
 
     # A large PNG of 16 bits is sent as it is, because a canvas would keep 8; a line says more.
     page.click("[aria-label='Remove large.png']")
