@@ -522,12 +522,21 @@ def test_rows_that_are_equal_by_chance_are_no_copies():
     a, b, c = (rng.integers(k, size=200) for k in (3, 3, 2))
     values = np.stack([a, b, c], axis=1).astype(float)
     nothing = np.zeros(3, bool)
-    assert len({*equal_rows(values, nothing)}) == 200
+    assert len({*equal_rows(values, nothing, a)}) == 200
     people = np.stack([np.arange(24) % 24, np.arange(24) % 2], axis=1).astype(float)
-    assert len({*equal_rows(np.tile(people, (5, 1)), nothing[:2])}) == 24
+    assert len({*equal_rows(np.tile(people, (5, 1)), nothing[:2], np.zeros(120))}) == 24
     x = {"a": a.astype(str), "b": b.astype(str), "c": c.astype(str)}
     found = arml.adapt(DecisionTreeClassifier(), x, np.where(a == b, "u", np.where(c, "v", "w")))
     assert found.reliability().accuracy == 1
+    noise, order = rng.integers(2, size=200), rng.permutation(200)
+    one, other = (
+        arml.adapt(DecisionTreeClassifier(), {k: c[i] for k, c in x.items()}, noise[i])
+        .reliability()
+        .accuracy
+        for i in (np.arange(200), order)
+    )
+    assert one == other
+    assert abs(one - 0.5) < 0.12
 
 
 def test_rows_that_are_no_examples_also_begin_a_group(command):

@@ -228,7 +228,7 @@ def _accepted(
         if not reasons:
             return candidate, share, gains
         say(f"refused, {share:.0%} of the way from the old weights: {'; '.join(reasons)}")
-    return old, 0.0, gains
+    return old, 0.0, {name: gain_of(scores, scores) for name, scores in before.items()}
 
 
 def gain_of(old: Scores, new: Scores) -> Score:

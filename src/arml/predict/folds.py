@@ -117,11 +117,12 @@ def equal_inputs(x: np.ndarray, near: float = 0.0) -> Numbers:
 
 
 def equal_rows(
-    values: Float[np.ndarray, "n columns"], numbers: Bool[np.ndarray, " columns"]
+    values: Float[np.ndarray, "n columns"], numbers: Bool[np.ndarray, " columns"], y: np.ndarray
 ) -> Numbers:
     """`equal_inputs` of the rows of a table; NaN is a missing cell. Rows also count as equal if
     only their `numbers` differ, and by less than those of unrelated rows would by chance. Equal
-    rows count as different where independent columns of so few values give as many different rows.
+    rows count as different where independent columns of so few values give as many different rows;
+    their numbers then also depend on the answers `y`, but not on the order of the rows.
 
     In d independent directions about n^2 r^d / 2 of the pairs of n rows are nearer than a share r
     of the median distance; d is the effective number of directions of the `numbers`."""
@@ -132,7 +133,7 @@ def equal_rows(
     if len(first) < n and math.prod(map(len, shares)) <= n:
         chances = reduce(np.multiply.outer, shares).ravel()
         if len(first) > DISTINCT_BY_CHANCE * np.sum(1 - (1 - chances) ** n):
-            return np.argsort(np.lexsort(rows.T))
+            return np.argsort(np.lexsort((y, *rows.T)))
     known = values[np.ix_(first, numbers)]
     z = np.nan_to_num(known - np.mean(known, axis=0, where=~np.isnan(known)))
     spread = z.std(axis=0)

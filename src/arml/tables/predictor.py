@@ -513,9 +513,8 @@ class TablePredictor(Predictor):
     @cached_property
     def _same(self) -> Int[np.ndarray, " n"]:
         """Equal and nearly equal rows have one number."""
-        return equal_rows(
-            self.values, np.array([c.kind not in ("category", "text") for c in self.schema.columns])
-        )
+        numbers = np.array([c.kind not in ("category", "text") for c in self.schema.columns])
+        return equal_rows(self.values, numbers, self.y)
 
     def _refit(self, train: Places, test: Places) -> dict[str, np.ndarray]:
         """Predictions of the predictor, of each of its models, and of a linear model."""
