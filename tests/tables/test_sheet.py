@@ -246,6 +246,7 @@ def test_formulas_with_an_empty_text_and_years_as_names_are_read(tmp_path):
         ("part,size,age\nsum,1,2\nmean,2,3\nsum,2,5\n", [2, 3, 4], []),
         ("a\nx y\nx z\nx u\n", [2, 3, 4], []),
         ("name,age,cm\nAda,31,170\nBen,40,181\nCleo,25,165\nMax,29,178\n", [2, 3, 4, 5], []),
+        ("name,lap\nAda,1:02\nBen,1:03\nCleo,1:01\nMax,1:07\n", [2, 3, 4, 5], []),
         ("brand,price\nShell,1.8\nTotal,1.7\nAral,1.9\nEsso,1.6\n", [2, 3, 4, 5], []),
         ("name,age\nAda,31\nBen,40\nCleo,25\nMax,40\n", [2, 3, 4], ["made of other rows: 'Max'"]),
         # Punctuation in a single column of texts does not divide it.

@@ -475,12 +475,15 @@ def _is_extreme(rows: list[list[AnyCell]]) -> bool:
     extreme, number = str(rows[-1][0]).strip().lower()[:3], Number("").one
     best = {"min": min, "max": max}.get(extreme)
     above = [row for row in rows[:-1] if not TOTAL_NAME.fullmatch(str(row[0]))]
+    agrees = best is None
     for place, cell in enumerate(rows[-1]):
         values = [number(row[place]) for row in above if place < len(row)]
         known = [value for value in values if value is not None]
-        if best and known and number(cell) not in (None, best(known)):
-            return False
-    return True
+        if best and known and (own := number(cell)) is not None:
+            agrees = own == best(known)
+            if not agrees:
+                break
+    return agrees
 
 
 def _adds_up(rows: list[list[AnyCell]]) -> bool:
