@@ -22,8 +22,9 @@ class _Static:
         self.value, self.content = value, _content_of(value)
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _Static) and self.value is other.value
-        return same and self.content == other.content  # type: ignore[attr-defined]
+        if not isinstance(other, _Static):
+            return False
+        return self.value is other.value and self.content == other.content
 
     def __hash__(self) -> int:
         return hash((id(self.value), self.content))

@@ -161,11 +161,7 @@ def write_answers(
         each = [(*shown[name], name, text) for name, text in rows]
         return [block("pictures", pictures=each)] if each else []
 
-    trust: list[Json] = [
-        block("text", text=line)
-        for line in found.lines(names)
-        if not line.startswith(("check ", "and "))
-    ]
+    trust: list[Json] = [block("text", text=line) for line in found.overview(names)]
     if len(found.labels):
         trust.append(
             block("table", table=_confusion(found, [of_examples[name].image for name in first]))
